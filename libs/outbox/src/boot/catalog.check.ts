@@ -1,0 +1,27 @@
+import { didYouMean } from '../core/nearest.js';
+import { eventTypeProblem } from '../events/event-type.js';
+import type { BootProblem } from '../outbox.errors.js';
+import type { BootCheck } from './boot-check.js';
+
+/** A subscription to a type that nobody emits waits for ever without a word; usually it is a misspelling. */
+export const catalogCheck: BootCheck = {
+  name: 'catalog',
+  run: ({ catalog, registry }) => {
+    const problems: BootProblem[] = [];
+    for (const type of catalog.types) {
+      const problem = eventTypeProblem(type);
+      if (problem)
+        problems.push({ check: 'names', message: `OutboxModule.forFeature: ${JSON.stringify(type)} ${problem}` });
+    }
+    for (const { types, where, durable } of registry.all) {
+      for (const type of types) {
+        if (catalog.has(type) || eventTypeProblem(type)) continue;
+        problems.push({
+          check: 'catalog',
+          message: `${where} (durable '${durable}') subscribes to '${type}', which no module of this app emits or accepts${didYouMean(type, catalog.types)}; add it to OutboxModule.forFeature({ emits: ['${type}'] }) where it is published, or to accepts when another app publishes it`,
+        });
+      }
+    }
+    return problems;
+  },
+};

@@ -1,0 +1,219 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Delivery } from '../core/envelope.js';
+import { type Log, ThrottledLog } from '../core/throttled-log.js';
+import type { DeliveryReceiver } from '../core/transport.js';
+import type { WakeSignal } from '../core/wake-signal.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { DeliveryHandler, Handling } from './delivery-handler.js';
+import { Lane } from './lane.js';
+import type { LateRecorder } from './late-recorder.js';
+import type { Subscription } from './subscription.js';
+
+/**
+ * Rows of a durable that this process holds at most while it is the only worker. Fetching twice the free slots instead
+ * costs 17 to 22 % (each further row is updated once more), and is what is done when others could work on them.
+ */
+const aloneRoom = 300;
+
+/** After an abandoned handler's connection was ended, this long for its promise to settle. */
+const abandonMs = 1_000;
+/** Handing back at a stop may take this long. */
+const handBackMs = 2_000;
+
+/**
+ * Starts handlers: takes deliveries from the transport and the taker, keeps them in a lane per durable, and runs as
+ * many at once as the process has slots, the lanes in turn. It decides how much more may come; it never asks for it.
+ *
+ *   open ⇄ quiet (one delivery runs alone) ── stopTaking ──▶ draining ──▶ drained
+ */
+export class ConsumerService implements DeliveryReceiver {
+  private readonly lanes = new Map<number, Lane>();
+  private readonly underway = new Set<Handling>();
+  private readonly throttled: ThrottledLog;
+  private turn = 0;
+  private slots = 1;
+  private state: 'open' | 'quiet' | 'stopped' = 'open';
+  private readonly idleWaiters = new Set<() => void>();
+  /** More rows wait than there was room for: the taker is nudged when there is. */
+  private hungry = false;
+
+  constructor(
+    private readonly handler: DeliveryHandler,
+    private readonly recorder: LateRecorder,
+    private readonly identity: WorkerIdentity,
+    private readonly taker: WakeSignal,
+    log: Log,
+  ) {
+    this.throttled = new ThrottledLog(log);
+    // What was fetched under a lost number is freed by whoever takes its leases back.
+    identity.onLost(() => this.dropWaiting());
+  }
+
+  /** Called once, with the numbers that the registration gave to the durables. */
+  open(durables: ReadonlyMap<number, Subscription>, slots: number): void {
+    this.slots = slots;
+    for (const [id, subscription] of durables) this.lanes.set(id, new Lane(id, subscription));
+  }
+
+  get durables(): readonly number[] {
+    return [...this.lanes.keys()];
+  }
+
+  get running(): number {
+    return this.underway.size;
+  }
+
+  room(): ReadonlyMap<number, number> {
+    const open = this.state === 'open' && this.identity.number !== undefined;
+    return new Map([...this.lanes.values()].map((lane) => [lane.durable, open ? this.laneRoom(lane) : 0]));
+  }
+
+  receive(deliveries: readonly Delivery[]): void {
+    if (this.state !== 'open') {
+      void this.recorder.giveBack(deliveries);
+      return;
+    }
+    for (const delivery of deliveries) this.lanes.get(delivery.durable)?.waiting.push(delivery);
+    this.pump();
+  }
+
+  /** The taker got as much as it had asked for: it wants to know when there is room again. */
+  expectMore(): void {
+    this.hungry = true;
+  }
+
+  /**
+   * Runs what `fetch` brings with nothing else leased to this process: what was fetched is handed back first, and what
+   * runs is waited for. So a crash in the meantime is charged to that one delivery and to no neighbour. Resolves to
+   * false when the process did not become quiet within `limitMs`.
+   */
+  async alone(limitMs: number, fetch: () => Promise<Delivery | undefined>): Promise<boolean> {
+    if (this.state !== 'open') return false;
+    this.state = 'quiet';
+    try {
+      await this.recorder.giveBack(this.takeWaiting());
+      if (!(await this.whenIdle(limitMs))) return false;
+      const delivery = await fetch();
+      const lane = delivery && this.lanes.get(delivery.durable);
+      if (delivery && lane) {
+        this.start(lane, delivery);
+        await this.whenIdle(Number.POSITIVE_INFINITY);
+      }
+      return true;
+    } finally {
+      this.reopen();
+    }
+  }
+
+  /** Nothing more is started; what was fetched and not started is handed back, uncharged. */
+  async stopTaking(): Promise<void> {
+    this.state = 'stopped';
+    // When the database is gone they stay leased; the end of this worker frees them.
+    await Promise.race([this.recorder.giveBack(this.takeWaiting()), pause(handBackMs, undefined, { ref: false })]);
+  }
+
+  /** Waits for the running handlers, at most `limitMs`; then ends their connections, uncharged. */
+  async drain(limitMs: number): Promise<void> {
+    if (await this.whenIdle(limitMs)) return;
+    this.throttled.warn(
+      'drain',
+      `stopping: ${this.underway.size} handlers did not end within ${limitMs} ms; their connections are ended and their deliveries run elsewhere`,
+    );
+    for (const handling of this.underway) handling.abandon(new Error('the process is stopping'));
+    await this.whenIdle(abandonMs);
+  }
+
+  private laneRoom(lane: Lane): number {
+    const slots = Math.min(this.slots, lane.subscription.concurrency ?? this.slots);
+    const most = this.identity.others === 0 ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
+    return Math.max(0, most - lane.waiting.length - lane.running);
+  }
+
+  private pump(): void {
+    while (this.state === 'open' && this.underway.size < this.slots) {
+      const lane = this.nextLane();
+      const delivery = lane?.waiting.shift();
+      if (!lane || !delivery) break;
+      this.start(lane, delivery);
+    }
+    this.askForMore();
+  }
+
+  /** Lanes in turn, so that a durable with a backlog leaves slots to the others. */
+  private nextLane(): Lane | undefined {
+    const lanes = [...this.lanes.values()];
+    for (let i = 0; i < lanes.length; i++) {
+      const lane = lanes[(this.turn + i) % lanes.length];
+      if (!lane?.canStart) continue;
+      this.turn = (this.turn + i + 1) % lanes.length;
+      return lane;
+    }
+    return undefined;
+  }
+
+  private start(lane: Lane, delivery: Delivery): void {
+    const handling = this.handler.handle(delivery, lane.subscription, () => this.state === 'stopped');
+    lane.running += 1;
+    this.underway.add(handling);
+    void this.finish(lane, delivery, handling);
+  }
+
+  private async finish(lane: Lane, delivery: Delivery, handling: Handling): Promise<void> {
+    try {
+      await handling.outcome;
+    } catch (error) {
+      this.throttled.error(
+        'handle',
+        `handling event ${delivery.eventId} failed in the library: ${(error as Error).stack ?? error}`,
+      );
+      await this.recorder.interrupted(delivery);
+    }
+    // A method that ignores its signal keeps its slot until it ends: starting another would run two in one slot.
+    await handling.ended();
+    lane.running -= 1;
+    this.underway.delete(handling);
+    if (this.underway.size === 0) for (const done of this.idleWaiters) done();
+    this.pump();
+  }
+
+  private askForMore(): void {
+    if (!this.hungry || this.state !== 'open') return;
+    const waiting = [...this.lanes.values()].some((lane) => lane.waiting.length <= this.laneRoom(lane));
+    if (!waiting) return;
+    this.hungry = false;
+    this.taker.nudge();
+  }
+
+  private async whenIdle(limitMs: number): Promise<boolean> {
+    if (this.underway.size === 0) return true;
+    let timer: NodeJS.Timeout | undefined;
+    let done: (() => void) | undefined;
+    const idle = new Promise<boolean>((resolve) => {
+      done = () => resolve(true);
+      this.idleWaiters.add(done);
+      if (Number.isFinite(limitMs)) timer = setTimeout(() => resolve(false), limitMs);
+    });
+    try {
+      return await idle;
+    } finally {
+      clearTimeout(timer);
+      if (done) this.idleWaiters.delete(done);
+    }
+  }
+
+  private reopen(): void {
+    if (this.state !== 'quiet') return;
+    this.state = 'open';
+    this.hungry = true;
+    this.pump();
+  }
+
+  private takeWaiting(): Delivery[] {
+    return [...this.lanes.values()].flatMap((lane) => lane.waiting.splice(0));
+  }
+
+  private dropWaiting(): void {
+    this.takeWaiting();
+    this.hungry = true;
+  }
+}

@@ -1,0 +1,102 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { jittered } from '../core/backoff.js';
+import type { Delivery } from '../core/envelope.js';
+import { HandlerTransaction } from '../transactions/handler-transaction.js';
+import { DeliveryAttempt, type HandlerParts } from './delivery-attempt.js';
+import type { Outcome, Shift } from './handling.js';
+import type { Subscription } from './subscription.js';
+
+/** A delivery under way. */
+export interface Handling {
+  readonly outcome: Promise<Outcome>;
+  /** Resolves when the user's method has really ended; until then its slot is taken. */
+  ended(): Promise<void>;
+  /** No time is left: abort the signal and end the connection; what the handler did is rolled back, uncharged. */
+  abandon(reason: Error): void;
+}
+
+/** Serialization failures and deadlocks of one delivery before they count as a failed attempt. */
+const conflictTries = 5;
+
+/**
+ * How a delivery is handled. Three round trips beside the handler's own:
+ *
+ *   [BEGIN][claim][SAVEPOINT] ──▶ handler ──▶ [RELEASE][COMMIT], proved by its tag
+ *        │ not ours any more: dropped          │ COMMIT refused: [ROLLBACK][record]
+ *        │ handled, or event gone: settled     └ threw: [ROLLBACK TO][record][COMMIT]
+ *        └ busy, 55P03: again in 1 to 5 s
+ *
+ * The primary key of the mark decides every race, and the database's clock every due time.
+ *
+ * | dies | what is left | who repairs it |
+ * |---|---|---|
+ * | before the claim | the row, leased to a dead worker | a sweep frees it: one interruption more |
+ * | in the handler | the same: Postgres rolled the claim and the effects back | the same |
+ * | during COMMIT | mark and effects together, or neither; the row is gone exactly when the mark is there | nobody, or the same |
+ * | after COMMIT | mark and effects; nothing else is owed for a row | nobody |
+ * | connection only, database alive | the row, leased to a live worker | this process: one interruption more |
+ * | connection and database | the same | this process when it has a new number, or a sweep; this process charges nothing |
+ */
+export class DeliveryHandler {
+  constructor(private readonly parts: HandlerParts) {}
+
+  handle(delivery: Delivery, subscription: Subscription, stopping: () => boolean): Handling {
+    let current: { attempt: DeliveryAttempt; transaction: HandlerTransaction } | undefined;
+    const outcome = this.tries(delivery, subscription, stopping, (attempt, transaction) => {
+      current = { attempt, transaction };
+    });
+    return {
+      outcome,
+      ended: async () => current?.attempt.run.settled,
+      abandon: (reason) => {
+        current?.attempt.run.abort(reason);
+        current?.transaction.abandon();
+      },
+    };
+  }
+
+  private async tries(
+    delivery: Delivery,
+    subscription: Subscription,
+    stopping: () => boolean,
+    started: (attempt: DeliveryAttempt, transaction: HandlerTransaction) => void,
+  ): Promise<Outcome> {
+    for (let conflicts = 0; ; conflicts++) {
+      const shift: Shift = {
+        get stopping() {
+          return stopping();
+        },
+        lastTry: conflicts >= conflictTries,
+      };
+      const outcome = await this.once(delivery, subscription, shift, started);
+      if (outcome !== 'conflict') return outcome;
+      await pause(jittered(20 * 2 ** conflicts));
+    }
+  }
+
+  private async once(
+    delivery: Delivery,
+    subscription: Subscription,
+    shift: Shift,
+    started: (attempt: DeliveryAttempt, transaction: HandlerTransaction) => void,
+  ): Promise<Outcome> {
+    let transaction: HandlerTransaction;
+    try {
+      transaction = await HandlerTransaction.open(this.parts.database.dataSource, subscription.durable);
+    } catch (error) {
+      this.parts.throttled.warn(
+        'open',
+        `no connection for the handler of '${subscription.durable}': ${(error as Error).message}`,
+      );
+      await this.parts.recorder.postpone(delivery, jittered(1_000));
+      return 'postponed';
+    }
+    const attempt = new DeliveryAttempt(this.parts, transaction, delivery, subscription, shift);
+    started(attempt, transaction);
+    try {
+      return await attempt.handle();
+    } finally {
+      await transaction.release(attempt.clean);
+    }
+  }
+}

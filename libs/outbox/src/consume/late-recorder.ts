@@ -1,0 +1,100 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { loopBackoff } from '../core/backoff.js';
+import type { Delivery } from '../core/envelope.js';
+import { type Log, ThrottledLog } from '../core/throttled-log.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import type { Bound } from '../tables/wire/statement.js';
+
+/**
+ * Records what came of a delivery when its own connection cannot: on the worker's infrastructure connection, again and
+ * again until it is done. It may stop trying when the process has lost the number under which the row is leased: the
+ * row is then freed by whoever takes the old number's leases back (this worker or a sweep), with nothing charged.
+ */
+export class LateRecorder {
+  private readonly throttled: ThrottledLog;
+  private closed = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    private readonly identity: WorkerIdentity,
+    log: Log,
+  ) {
+    this.throttled = new ThrottledLog(log);
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+
+  /** The number of rows changed; 0 also when the row is not this worker's any more. */
+  async record(delivery: Delivery, statement: Bound): Promise<number> {
+    for (let tries = 1; !this.closed && this.identity.number === delivery.lease; tries++) {
+      try {
+        const [result] = await this.connection.run(statement);
+        return result.rowCount;
+      } catch (error) {
+        this.throttled.warn(
+          'record',
+          `outbox: what came of event ${delivery.eventId} cannot be recorded yet: ${(error as Error).message}`,
+        );
+        await pause(loopBackoff(tries, 50, 2_000));
+      }
+    }
+    return 0;
+  }
+
+  /** Fetched and not started: free for everybody, nothing charged. */
+  async giveBack(deliveries: readonly Delivery[]): Promise<void> {
+    const [first] = deliveries;
+    if (!first) return;
+    // All carry one number: what was fetched under a lost one was dropped when it was lost.
+    const ids = deliveries.map((delivery) => delivery.eventId);
+    await this.record(
+      first,
+      this.database.deliveries.giveBack(
+        first.lease,
+        ids,
+        deliveries.map((delivery) => delivery.durable),
+      ),
+    );
+  }
+
+  /**
+   * The handler's connection ended under it. That this statement gets through at once is the probe: the database lives,
+   * so the handler (or its SQL, or a limit on idle transactions) is suspect and one interruption is counted. When it
+   * does not get through it is an outage, and nothing is charged.
+   */
+  async interrupted(delivery: Delivery): Promise<void> {
+    try {
+      await this.connection.run(this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease));
+    } catch {
+      await this.giveBack([delivery]);
+    }
+  }
+
+  /** Nothing began, nothing is charged; tried again after `delayMs`. */
+  async postpone(delivery: Delivery, delayMs: number): Promise<void> {
+    await this.record(
+      delivery,
+      this.database.deliveries.postpone(delivery.eventId, delivery.durable, delivery.lease, `${delayMs} milliseconds`),
+    );
+  }
+
+  /**
+   * Ends the handler's backend. Destroying the socket alone would let its statement run to the end, with its locks.
+   * Needs the same role or membership in pg_signal_backend; without it the locks stay until the statement ends.
+   */
+  async terminate(pid: number): Promise<void> {
+    try {
+      await this.connection.run(this.database.terminate(pid));
+    } catch (error) {
+      this.throttled.warn(
+        'terminate',
+        `outbox: the connection of a timed-out handler could not be ended: ${(error as Error).message}`,
+      );
+    }
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * Wakes one loop. A nudge that comes while the loop is busy is kept, so that nothing published during a pass waits for
+ * the poll. A lost nudge costs no more than one poll.
+ */
+export class WakeSignal {
+  private nudged = false;
+  private wake: (() => void) | undefined;
+
+  nudge(): void {
+    this.nudged = true;
+    this.wake?.();
+  }
+
+  /** Resolves after `milliseconds`, at a nudge, or when `signal` aborts, whichever is first; takes the nudge with it. */
+  async wait(milliseconds: number, signal: AbortSignal): Promise<void> {
+    if (!this.nudged && !signal.aborted) await this.sleep(milliseconds, signal);
+    this.nudged = false;
+  }
+
+  private sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+    return new Promise<void>((resolve) => {
+      const timer = setTimeout(done, milliseconds);
+      const wake = done;
+      function done(): void {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', done);
+        resolve();
+      }
+      this.wake = wake;
+      signal.addEventListener('abort', done, { once: true });
+    });
+  }
+}

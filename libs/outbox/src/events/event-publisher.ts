@@ -1,0 +1,52 @@
+import type { EntityManager, QueryRunner } from 'typeorm';
+import type { Duration } from '../core/duration.js';
+
+export interface PublishOptions {
+  /** What the event is about, such as an entity's id; at most 255 characters. */
+  readonly subject?: string;
+  /** Not before this long from now, by the database's clock; at most 10 years. Excludes `runAt`. */
+  readonly delay?: Duration;
+  /** Not before this instant; a past one means now. Excludes `delay`. */
+  readonly runAt?: Date;
+  /** Strings for strings, at most 16 KiB as JSON. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** One event of `publishMany`. */
+export interface OutgoingEvent extends PublishOptions {
+  readonly event: string;
+  readonly payload: unknown;
+  /** Default: the current tenant. */
+  readonly tenantId?: string;
+}
+
+export interface Published {
+  /** The event's id: a UUID v7, minted by the database from the time at which the event is due. */
+  readonly id: string;
+  /** Whether an earlier event stands for this one (only with a unique key). */
+  readonly duplicate: boolean;
+}
+
+/**
+ * Publishes events in the current transaction: inside the callback of `dataSource.transaction(…)`, and inside a handler.
+ * What cannot be stored is refused with `InvalidEventError` before any SQL. An abstract class, so that it is both the
+ * injection token and a type that tests can implement.
+ *
+ * Throws `NotInTransactionError` outside a transaction, `TransactionFinishedError` after its end.
+ */
+export abstract class EventPublisher {
+  /** One event, for the current tenant. */
+  abstract publish(event: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  /** One event, for `tenantId`. */
+  abstract publishFor(tenantId: string, event: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  /** Any number of events in one statement; the answers come in the same order. */
+  abstract publishMany(events: readonly OutgoingEvent[]): Promise<Published[]>;
+  /** One event in a transaction of its own, when nothing else has to commit with it. */
+  abstract publishNow(
+    event: string,
+    payload: unknown,
+    options?: PublishOptions & { tenantId?: string },
+  ): Promise<Published>;
+  /** The same publisher, writing in a transaction that you opened yourself. */
+  abstract with(transaction: EntityManager | QueryRunner): EventPublisher;
+}

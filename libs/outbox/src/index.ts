@@ -1,0 +1,36 @@
+export type { DeliveryContext } from './consume/delivery-context.js';
+export type { SubscribeOptions } from './consume/subscribe.decorator.js';
+export { Subscribe } from './consume/subscribe.decorator.js';
+export type { Duration } from './core/duration.js';
+export type { OutboxEvent } from './core/envelope.js';
+export type { TransportFactory } from './core/transport.js';
+export type { EventManifest } from './events/event-catalog.js';
+export type { OutgoingEvent, Published, PublishOptions } from './events/event-publisher.js';
+export { EventPublisher } from './events/event-publisher.js';
+export type { BootProblem } from './outbox.errors.js';
+export {
+  HandlerTimeoutError,
+  InterruptedError,
+  InvalidEventError,
+  NestedTransactionLeftOpenError,
+  NotInTransactionError,
+  OutboxBootError,
+  OutboxError,
+  SchemaError,
+  SchemaLockedError,
+  SnoozeError,
+  SwallowedSqlError,
+  TransactionEndedByHandlerError,
+  TransactionFinishedError,
+  UnrecoverableError,
+  UnsupportedDriverError,
+} from './outbox.errors.js';
+export type { OutboxAsyncOptions, OutboxRootOptions } from './outbox.module.js';
+export { OutboxModule } from './outbox.module.js';
+export type { Backoff } from './outbox.option-checker.js';
+export type { DeadLetterNotice, OutboxOptions, OutboxRole } from './outbox.options.js';
+export type { DeadLetter, DeadLetterQuery } from './recover/dead-letters.service.js';
+export { DeadLetters } from './recover/dead-letters.service.js';
+export type { SchemaOptions } from './tables/schema/outbox-schema.js';
+export { outboxSchema } from './tables/schema/outbox-schema.js';
+export { memory, postgres } from './transports/postgres/postgres.transport.js';

@@ -1,0 +1,98 @@
+import { hostname } from 'node:os';
+import type { BeforeApplicationShutdown, OnApplicationBootstrap, OnModuleDestroy } from '@nestjs/common';
+import { type BootContext, works } from './boot/boot-check.js';
+import { passGate } from './boot/boot-gate.js';
+import { defaultConcurrency } from './boot/pool.check.js';
+import type { ConsumerService } from './consume/consumer.service.js';
+import type { LateRecorder } from './consume/late-recorder.js';
+import { registerDurables } from './consume/registration.js';
+import type { SubscriptionExplorer } from './consume/subscription.explorer.js';
+import type { BackgroundService } from './core/background-service.js';
+import type { Log } from './core/throttled-log.js';
+import type { Transport } from './core/transport.js';
+import type { TakerService } from './recover/taker.service.js';
+import type { WorkerLockService } from './recover/worker-lock.service.js';
+import type { RelayService } from './relay/relay.service.js';
+import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
+import type { TransactionFollower } from './transactions/transaction-follower.js';
+
+export interface LifecycleParts {
+  readonly context: BootContext;
+  readonly explorer: SubscriptionExplorer;
+  readonly follower: TransactionFollower;
+  readonly connection: InfrastructureConnection;
+  readonly transport: Transport;
+  readonly lock: WorkerLockService;
+  readonly consumer: ConsumerService;
+  readonly recorder: LateRecorder;
+  readonly relay: RelayService;
+  readonly taker: TakerService;
+  /** Sweep, back-fill: loops without an order among them. */
+  readonly others: readonly BackgroundService[];
+  readonly log: Log;
+}
+
+/** The name under which this process shows in `workers`. */
+export function appName(): string {
+  return `${hostname()}:${process.pid}`;
+}
+
+/**
+ * The order in which a process lives and dies.
+ *
+ *   bootstrap: explore → gate → worker lock → registration → consumer, relay, taker, sweep
+ *   destroy:   relay and taker stop, what was fetched and not started is handed back (handlers run on, and may publish)
+ *   before shutdown: drain within its bound → resign → connections close; TypeORM closes its pool after that
+ */
+export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
+  private started = false;
+
+  constructor(private readonly parts: LifecycleParts) {}
+
+  async onApplicationBootstrap(): Promise<void> {
+    const { context, explorer, log } = this.parts;
+    explorer.explore();
+    await passGate(context, log);
+    if (works(context.settings)) await this.startWorking();
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    if (!this.started) return;
+    const { relay, taker, others, transport, consumer } = this.parts;
+    // First of all: from here on a handler's failure is charged to nobody, since others' destroy hooks run beside us.
+    const handedBack = consumer.stopTaking();
+    await Promise.all([
+      relay.stop(),
+      taker.stop(),
+      ...others.map((service) => service.stop()),
+      transport.stop(),
+      handedBack,
+    ]);
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    const { consumer, recorder, lock, connection, follower, context } = this.parts;
+    if (this.started) {
+      await consumer.drain(context.settings.drainMs);
+      recorder.close();
+      await lock.resign();
+      await connection.close();
+    }
+    follower.stop();
+  }
+
+  private async startWorking(): Promise<void> {
+    const { context, connection, transport, lock, consumer, relay, taker, others, log } = this.parts;
+    const { settings, database, registry } = context;
+    this.started = true;
+    await lock.enrol();
+    const durables = await registerDurables(database, connection, registry.all);
+    const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
+    consumer.open(durables, slots);
+    await transport.start(consumer);
+    for (const service of [lock, relay, taker, ...others]) service.start();
+    log.log(
+      `worker ${appName()} handles ${durables.size} durables over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
+    );
+  }
+}

@@ -1,0 +1,111 @@
+import {
+  type DynamicModule,
+  type InjectionToken,
+  Logger,
+  Module,
+  type ModuleMetadata,
+  type OptionalFactoryDependency,
+  type Provider,
+} from '@nestjs/common';
+import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core';
+import { getDataSourceToken } from '@nestjs/typeorm';
+import type { DataSource } from 'typeorm';
+import { EventCatalog, type EventManifest } from './events/event-catalog.js';
+import { EventPublisher } from './events/event-publisher.js';
+import { OutboxLifecycle } from './outbox.lifecycle.js';
+import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
+import { type OutboxParts, wire } from './outbox.wiring.js';
+import { DeadLetters } from './recover/dead-letters.service.js';
+import { postgres } from './transports/postgres/postgres.transport.js';
+
+/** Beside the options: what has to be known before they are. */
+export interface OutboxRootOptions extends OutboxOptions {
+  /** The name of the DataSource whose transactions carry the events. Default: the unnamed one. */
+  readonly dataSource?: string;
+}
+
+export interface OutboxAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
+  readonly dataSource?: string;
+  readonly inject?: readonly (InjectionToken | OptionalFactoryDependency)[];
+  // biome-ignore lint/suspicious/noExplicitAny: the arguments are whatever `inject` names; Nest's own factories type them so.
+  readonly useFactory: (...args: any[]) => OutboxOptions | Promise<OutboxOptions>;
+}
+
+const RAW_OPTIONS = Symbol('nestjs-outbox options');
+const PARTS = Symbol('nestjs-outbox parts');
+
+@Module({})
+export class OutboxModule {
+  /** Once, in the root module. Global. Every option has a default; see `OutboxOptions`. */
+  static forRoot(options: OutboxRootOptions = {}): DynamicModule {
+    const { dataSource, ...rest } = options;
+    return root({ provide: RAW_OPTIONS, useValue: rest }, dataSource);
+  }
+
+  /** The same with options from a factory; `dataSource` stands beside it, because it is needed to build the module. */
+  static forRootAsync(options: OutboxAsyncOptions): DynamicModule {
+    const { dataSource, imports, inject, useFactory } = options;
+    return root({ provide: RAW_OPTIONS, useFactory, inject: [...(inject ?? [])] }, dataSource, imports);
+  }
+
+  /** A feature module's manifest: the types it emits, and those it handles that another app publishes. */
+  static forFeature(manifest: EventManifest): DynamicModule {
+    const provide = Symbol('nestjs-outbox manifest');
+    return {
+      module: OutboxFeatureModule,
+      providers: [{ provide, useFactory: (catalog: EventCatalog) => catalog.add(manifest), inject: [EventCatalog] }],
+    };
+  }
+}
+
+/** A class of its own, so that features are not taken for further roots. */
+@Module({})
+class OutboxFeatureModule {}
+
+function root(
+  options: Provider,
+  dataSource: string | undefined,
+  imports: ModuleMetadata['imports'] = [],
+): DynamicModule {
+  return {
+    module: OutboxModule,
+    global: true,
+    imports: [DiscoveryModule, ...imports],
+    providers: [
+      options,
+      EventCatalog,
+      {
+        provide: OutboxSettings,
+        useFactory: (raw: OutboxOptions) => new OutboxSettings(raw, postgres()),
+        inject: [RAW_OPTIONS],
+      },
+      {
+        provide: PARTS,
+        useFactory: (
+          settings: OutboxSettings,
+          source: DataSource,
+          catalog: EventCatalog,
+          discovery: DiscoveryService,
+          modules: ModulesContainer,
+        ) =>
+          wire({
+            settings,
+            dataSource: source,
+            catalog,
+            discovery,
+            roots: () => rootsIn(modules),
+            log: new Logger('Outbox'),
+          }),
+        inject: [OutboxSettings, getDataSourceToken(dataSource), EventCatalog, DiscoveryService, ModulesContainer],
+      },
+      { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
+      { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
+      { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
+    ],
+    exports: [EventPublisher, DeadLetters, EventCatalog],
+  };
+}
+
+function rootsIn(modules: ModulesContainer): number {
+  return [...modules.values()].filter((module) => module.metatype === OutboxModule).length;
+}

@@ -1,0 +1,84 @@
+import { defaultLadderMs, jittered, ladderStep } from './core/backoff.js';
+import { type Duration, durationRemedy, parseDuration } from './core/duration.js';
+import { didYouMean } from './core/nearest.js';
+import type { TransportFactory } from './core/transport.js';
+import type { BootProblem } from './outbox.errors.js';
+import { schemaNameProblem } from './tables/schema/schema-name.js';
+
+/** Delays after the first, second … failed attempt (the last one serves for all that follow), or a function of both. */
+export type Backoff = readonly Duration[] | ((attempt: number, error: unknown) => Duration);
+
+/** A backoff, resolved: milliseconds after failed attempt `attempt`. */
+export type DelayOf = (attempt: number, error: unknown) => number;
+
+/** Collects what is wrong with options, so that one report names everything. Used for `@Subscribe` as well. */
+export class OptionChecker {
+  readonly problems: BootProblem[] = [];
+
+  constructor(private readonly where = 'OutboxModule.forRoot') {}
+
+  keys(group: string, value: unknown, allowed: readonly string[]): void {
+    if (value === undefined || value === null) return;
+    if (typeof value !== 'object') {
+      this.add(`option '${group}' must be an object with some of: ${allowed.join(', ')}`);
+      return;
+    }
+    for (const key of Object.keys(value)) {
+      const name = group ? `${group}.${key}` : key;
+      if (!allowed.includes(key))
+        this.add(`unknown option '${name}'${didYouMean(key, allowed)} (known: ${allowed.join(', ')})`);
+    }
+  }
+
+  oneOf<const T extends string>(name: string, value: T | undefined, allowed: readonly [T, ...T[]]): T {
+    if (value === undefined) return allowed[0];
+    if (!allowed.includes(value))
+      this.add(`option '${name}' is ${JSON.stringify(value)}; it is one of ${allowed.map((a) => `'${a}'`).join(', ')}`);
+    return value;
+  }
+
+  integer(name: string, value: number | undefined, least: number, most: number, fallback: number): number {
+    if (value === undefined) return fallback;
+    if (Number.isInteger(value) && value >= least && value <= most) return value;
+    this.add(`option '${name}' is ${JSON.stringify(value)}; it is a whole number from ${least} to ${most}`);
+    return fallback;
+  }
+
+  duration(name: string, value: Duration | undefined, fallbackMs: number): number {
+    if (value === undefined) return fallbackMs;
+    const milliseconds = parseDuration(value);
+    if (milliseconds !== undefined && milliseconds >= 1) return milliseconds;
+    this.add(`option '${name}' is ${JSON.stringify(value)}, which is no duration; ${durationRemedy}`);
+    return fallbackMs;
+  }
+
+  /** `undefined` when none was given; a function's answers are checked when it gives them. */
+  backoff(name: string, value: Backoff | undefined): DelayOf | undefined {
+    if (value === undefined) return undefined;
+    if (typeof value === 'function')
+      return (attempt, error) => parseDuration(value(attempt, error)) ?? ladderStep(defaultLadderMs, attempt);
+    if (!Array.isArray(value) || value.length === 0) {
+      this.add(`option '${name}' must be a list of at least one duration, or a function (attempt, error) => duration`);
+      return undefined;
+    }
+    const ladder = value.map((step: Duration, i) => this.duration(`${name}[${i}]`, step, 1_000));
+    return (attempt) => jittered(ladderStep(ladder, attempt));
+  }
+
+  transport(value: TransportFactory | undefined, fallback: TransportFactory): TransportFactory {
+    if (value === undefined || (typeof value === 'object' && typeof value?.create === 'function'))
+      return value ?? fallback;
+    this.add("option 'transport' must be a transport, such as postgres() or memory()");
+    return fallback;
+  }
+
+  schemaName(value: string | undefined): string {
+    const problem = value === undefined ? undefined : schemaNameProblem(value);
+    if (problem) this.add(problem);
+    return problem ? 'outbox' : (value ?? 'outbox');
+  }
+
+  add(message: string): void {
+    this.problems.push({ check: 'options', message: `${this.where}: ${message}` });
+  }
+}

@@ -1,0 +1,130 @@
+import { defaultLadderMs, jittered, ladderStep } from './core/backoff.js';
+import type { Duration } from './core/duration.js';
+import type { TransportFactory } from './core/transport.js';
+import type { BootProblem } from './outbox.errors.js';
+import { type Backoff, type DelayOf, OptionChecker } from './outbox.option-checker.js';
+
+export type OutboxRole = 'all' | 'worker' | 'publisher';
+
+export interface OutboxOptions {
+  /** What this process does. `publisher` only publishes; `worker` and `all` relay and handle as well. Default `all`. */
+  readonly role?: OutboxRole;
+  /** What carries first deliveries. Default `postgres()`. */
+  readonly transport?: TransportFactory;
+  /** The outbox's schema in the database. */
+  readonly schema?: {
+    /** Default `outbox`. */
+    readonly name?: string;
+    /** `verify` refuses to boot on an unfit schema; `migrate` installs it, for tests and demos. Default `verify`. */
+    readonly onStart?: 'verify' | 'migrate';
+  };
+  readonly tenancy?: {
+    /** The tenant that `publish` writes. Default: the database's `app.tenant_id`, read on the caller's connection. */
+    readonly current?: () => string | null | undefined;
+  };
+  readonly infrastructure?: {
+    /** A direct URL for the relay's, the worker's and the lock's connections. Default: the DataSource's own. */
+    readonly url?: string;
+  };
+  /** Defaults of every subscription; `@Subscribe` may say otherwise. */
+  readonly handlers?: {
+    /** Handlers at once in this process, over all durables. Default floor((pool − 2) / 2), at least 1. */
+    readonly concurrency?: number;
+    /** Attempts in all, the first included. Default 10. */
+    readonly maxAttempts?: number;
+    /** Default 2 s, 10 s, 30 s, 2 min, 10 min, 30 min, 1 h, 3 h, 6 h, each within 10 %. */
+    readonly backoff?: Backoff;
+    /** Default 30 s. */
+    readonly timeout?: Duration;
+  };
+  readonly relay?: {
+    /** Rows in one pass, 1 to 5,000. Default 500. */
+    readonly batch?: number;
+    /** How often the queue and the deliveries are looked at when nobody wakes the loops. Default 1 s. */
+    readonly poll?: Duration;
+  };
+  /** The largest payload, as JSON in UTF-8. Default 524,288 (512 KiB). */
+  readonly maxEventBytes?: number;
+  /** How long a stop waits for running handlers. Default 10 s. */
+  readonly drain?: Duration;
+  /** Called after a delivery became a dead letter; what it throws is logged. An error line is logged in any case. */
+  readonly onDeadLetter?: (letter: DeadLetterNotice) => void | Promise<void>;
+}
+
+export interface DeadLetterNotice {
+  readonly eventId: string;
+  readonly durable: string;
+  readonly type: string;
+  readonly tenantId: string | null;
+  readonly attempts: number;
+  readonly error: string;
+}
+
+const known: Record<string, readonly string[]> = {
+  '': [
+    'role',
+    'transport',
+    'schema',
+    'tenancy',
+    'infrastructure',
+    'handlers',
+    'relay',
+    'maxEventBytes',
+    'drain',
+    'onDeadLetter',
+  ],
+  schema: ['name', 'onStart'],
+  tenancy: ['current'],
+  infrastructure: ['url'],
+  handlers: ['concurrency', 'maxAttempts', 'backoff', 'timeout'],
+  relay: ['batch', 'poll'],
+};
+
+/** The options, resolved once: checked, frozen, with units in the names. What was wrong with them is told by the boot gate. */
+export class OutboxSettings {
+  readonly problems: readonly BootProblem[];
+  readonly role: OutboxRole;
+  readonly transport: TransportFactory;
+  readonly schema: string;
+  readonly onStart: 'verify' | 'migrate';
+  readonly currentTenant: () => string | null | undefined;
+  readonly infrastructureUrl: string | undefined;
+  /** `undefined`: derived from the pool. */
+  readonly handlerConcurrency: number | undefined;
+  readonly maxAttempts: number;
+  readonly backoff: DelayOf;
+  readonly timeoutMs: number;
+  readonly relayBatch: number;
+  readonly pollMs: number;
+  readonly maxEventBytes: number;
+  readonly drainMs: number;
+  readonly onDeadLetter: ((letter: DeadLetterNotice) => void | Promise<void>) | undefined;
+
+  constructor(options: OutboxOptions, defaultTransport: TransportFactory) {
+    const check = new OptionChecker();
+    for (const [group, keys] of Object.entries(known))
+      check.keys(group, group ? options[group as 'relay'] : options, keys);
+    this.role = check.oneOf('role', options.role, ['all', 'worker', 'publisher']);
+    this.transport = check.transport(options.transport, defaultTransport);
+    this.schema = check.schemaName(options.schema?.name);
+    this.onStart = check.oneOf('schema.onStart', options.schema?.onStart, ['verify', 'migrate']);
+    this.currentTenant = options.tenancy?.current ?? (() => undefined);
+    this.infrastructureUrl = options.infrastructure?.url;
+    this.handlerConcurrency =
+      options.handlers?.concurrency === undefined
+        ? undefined
+        : check.integer('handlers.concurrency', options.handlers.concurrency, 1, 1_000, 1);
+    this.maxAttempts = check.integer('handlers.maxAttempts', options.handlers?.maxAttempts, 1, 1_000, 10);
+    this.backoff =
+      check.backoff('handlers.backoff', options.handlers?.backoff) ??
+      ((attempt) => jittered(ladderStep(defaultLadderMs, attempt)));
+    this.timeoutMs = check.duration('handlers.timeout', options.handlers?.timeout, 30_000);
+    this.relayBatch = check.integer('relay.batch', options.relay?.batch, 1, 5_000, 500);
+    this.pollMs = check.duration('relay.poll', options.relay?.poll, 1_000);
+    this.maxEventBytes = check.integer('maxEventBytes', options.maxEventBytes, 1_024, 64 * 1024 * 1024, 512 * 1024);
+    this.drainMs = check.duration('drain', options.drain, 10_000);
+    this.onDeadLetter = options.onDeadLetter;
+    this.problems = check.problems;
+    Object.freeze(this);
+  }
+}

@@ -1,0 +1,31 @@
+import type { ConsumerService } from '../consume/consumer.service.js';
+import { BackgroundService } from '../core/background-service.js';
+import type { Log } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+const chunk = 5_000;
+/** After everything is filled in: a crashed pod's unfinished back-fill is picked up at the next look. */
+const idleMs = 60_000;
+
+/** Fills in the history of types registered `from: 'beginning'`, in chunks; where it stands is kept in the database. */
+export class BackfillService extends BackgroundService {
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    private readonly consumer: ConsumerService,
+    private readonly taker: WakeSignal,
+    log: Log,
+  ) {
+    super('outbox.backfill', log);
+  }
+
+  protected async turn(): Promise<number> {
+    if (this.consumer.durables.length === 0) return idleMs;
+    const [{ rows }] = await this.connection.run(this.database.durables.backfill([...this.consumer.durables], chunk));
+    const { open = 0, found = 0 } = rows[0] ?? {};
+    if (found > 0) this.taker.nudge();
+    return open > 0 ? 0 : idleMs;
+  }
+}

@@ -1,0 +1,34 @@
+import { BackgroundService } from '../core/background-service.js';
+import { jittered } from '../core/backoff.js';
+import type { Log } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+/** How often dead workers are looked for; with the taker's nudge their deliveries run elsewhere within two seconds. */
+const everyMs = 1_000;
+
+/** Frees what dead workers had leased, and learns how many live ones there are. */
+export class SweepService extends BackgroundService {
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    private readonly identity: WorkerIdentity,
+    private readonly taker: WakeSignal,
+    private readonly log: Log,
+  ) {
+    super('outbox.sweep', log);
+  }
+
+  protected async turn(): Promise<number> {
+    const [{ rows }] = await this.connection.run(this.database.workers.sweep(this.identity.number ?? 0));
+    const { freed = 0, others = 0 } = rows[0] ?? {};
+    this.identity.others = others;
+    if (freed === 0) return jittered(everyMs);
+    this.log.warn(`${freed} deliveries of workers that are gone are free again`);
+    this.taker.nudge();
+    // One sweep frees at most 2,000 rows of a worker; there may be more.
+    return 0;
+  }
+}

@@ -1,0 +1,90 @@
+import type { ConsumerService } from '../consume/consumer.service.js';
+import { BackgroundService } from '../core/background-service.js';
+import { jittered } from '../core/backoff.js';
+import type { Delivery } from '../core/envelope.js';
+import { Floor } from '../core/floor.js';
+import type { Log } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { OutboxSettings } from '../outbox.options.js';
+import type { Database } from '../tables/database.js';
+import type { TakenRow } from '../tables/deliveries.table.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+/** How long a process may take to become quiet for a delivery that must run alone. */
+const quietMs = 30_000;
+/** When it did not become quiet (a handler ignores its signal), the next try waits this long; other workers may do it. */
+const restlessMs = 60_000;
+
+/**
+ * Fetches due deliveries that nobody holds: fresh ones beyond a hand-over, retries, freed and retried by operators. A
+ * delivery that was interrupted three times is fetched apart, into a process in which nothing else is leased, so that
+ * a crash is charged to the event that causes it and never a fourth time to a neighbour.
+ */
+export class TakerService extends BackgroundService {
+  private readonly floor = new Floor();
+  private aloneNotBefore = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    private readonly consumer: ConsumerService,
+    private readonly identity: WorkerIdentity,
+    private readonly settings: OutboxSettings,
+    wake: WakeSignal,
+    log: Log,
+  ) {
+    super('outbox.taker', log, wake);
+  }
+
+  protected async turn(): Promise<number> {
+    const worker = this.identity.number;
+    if (worker !== undefined) await this.take(worker);
+    return jittered(this.settings.pollMs);
+  }
+
+  private async take(worker: number): Promise<void> {
+    const room = this.consumer.room();
+    const free = [...room.values()].reduce((sum, n) => sum + n, 0);
+    if (free === 0) return this.consumer.expectMore();
+    const { floor, full } = this.floor.next();
+    const { deliveries } = this.database;
+    const [taken, alone] = await this.connection.run(
+      deliveries.take([...room.keys()], [...room.values()], worker, floor),
+      deliveries.aloneWaits([...room.keys()]),
+    );
+    const rows = taken.rows;
+    const more = [...room].some(([durable, n]) => n > 0 && rows.filter((row) => row.durable === durable).length >= n);
+    if (more) this.consumer.expectMore();
+    if (full) more ? this.floor.reset() : this.floor.swept(alone.rows[0]?.minute_ago ?? '-infinity');
+    this.deliver(rows, worker);
+    if (alone.rows[0]?.waits) await this.runAlone();
+  }
+
+  private deliver(rows: readonly TakenRow[], worker: number): void {
+    // Between the statement and here the number may have been lost: the rows are freed with it.
+    if (rows.length > 0 && this.identity.number === worker)
+      this.consumer.receive(rows.map((row) => leased(row, worker)));
+  }
+
+  private async runAlone(): Promise<void> {
+    if (performance.now() < this.aloneNotBefore) return;
+    const quiet = await this.consumer.alone(quietMs, () => this.fetchAlone());
+    this.aloneNotBefore = quiet ? 0 : performance.now() + restlessMs;
+    this.wake.nudge();
+  }
+
+  private async fetchAlone(): Promise<Delivery | undefined> {
+    const worker = this.identity.number;
+    if (worker === undefined) return undefined;
+    const [{ rows }] = await this.connection.run(
+      this.database.deliveries.takeAlone([...this.consumer.durables], worker),
+    );
+    const [row] = rows;
+    return row && this.identity.number === worker ? leased(row, worker) : undefined;
+  }
+}
+
+function leased(row: TakenRow, lease: number): Delivery {
+  return { eventId: row.event_id, durable: row.durable, lease };
+}

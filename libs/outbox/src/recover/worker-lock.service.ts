@@ -1,0 +1,75 @@
+import { BackgroundService } from '../core/background-service.js';
+import type { Log } from '../core/throttled-log.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+/** The worker says every so often, on the connection that holds its lock, that it is there: so a dead socket is noticed. */
+const seenEveryMs = 5_000;
+
+/**
+ * Proof of life: a session advisory lock for the worker's number, on a connection of its own.
+ *
+ *   no number ── enrol ──▶ number ── connection lost ──▶ no number
+ *
+ * | dies | what is left | who repairs it |
+ * |---|---|---|
+ * | the process | its rows, leased to a number whose lock is free | any worker's sweep: due at once, one interruption more |
+ * | the connection | the same, but the process lives | this process: a new number, and the old one's rows freed uncharged |
+ * | between the new number and freeing the old rows | the old rows, leased to a dead number | any worker's sweep |
+ */
+export class WorkerLockService extends BackgroundService {
+  private readonly connection: InfrastructureConnection;
+  private before: number | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly identity: WorkerIdentity,
+    private readonly app: string,
+    private readonly exclusive: boolean,
+    private readonly inFlight: () => number,
+    log: Log,
+  ) {
+    super('outbox.worker', log);
+    this.connection = database.infrastructure('worker lock', log, [], () => this.lost());
+  }
+
+  /** Takes a number; called at boot, and by the loop whenever the number was lost. */
+  async enrol(): Promise<number> {
+    const [{ rows }] = await this.connection.run(this.database.workers.enrol(this.app, this.exclusive ? 't' : 'f'));
+    const number = rows[0]?.id;
+    if (number === undefined) throw new Error('the enrolment returned no number');
+    this.identity.number = number;
+    if (this.before !== undefined) {
+      await this.connection.run(this.database.deliveries.leave(this.before));
+      this.before = undefined;
+    }
+    return number;
+  }
+
+  /** Frees what is still leased to this worker and lets its lock go. */
+  async resign(): Promise<void> {
+    await this.stop();
+    const number = this.identity.number;
+    this.identity.number = undefined;
+    try {
+      if (number !== undefined) await this.connection.run(this.database.workers.resign(number));
+    } catch {
+      // The database is gone: the lock goes with the connection, and a sweep frees the rows.
+    }
+    await this.connection.close();
+  }
+
+  protected async turn(): Promise<number> {
+    const { number } = this.identity;
+    if (number === undefined) await this.enrol();
+    else await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
+    return seenEveryMs;
+  }
+
+  private lost(): void {
+    this.before ??= this.identity.number;
+    this.identity.lost();
+    this.wake.nudge();
+  }
+}

@@ -1,0 +1,77 @@
+import type { Delivery } from '../core/envelope.js';
+import type { Floor } from '../core/floor.js';
+import type { FanOut, OutgoingBatch, Transport } from '../core/transport.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+export interface RelayPassParts {
+  readonly database: Database;
+  readonly connection: InfrastructureConnection;
+  readonly transport: Transport;
+  readonly floor: Floor;
+  readonly batch: number;
+  /** This worker's number; `undefined` while it holds no lock, and then nothing is leased to it. */
+  readonly worker: number | undefined;
+}
+
+export interface RelayPassCounts {
+  readonly taken: number;
+  readonly leftForTakers: number;
+  /** The batch came back full: more rows wait. */
+  readonly full: boolean;
+  /** Milliseconds until the next row is due, if one waits. */
+  readonly nextMs: number | undefined;
+}
+
+/**
+ * One pass of the relay, without timers: due rows leave the queue and are carried by the transport.
+ *
+ * | dies | what is left | who repairs it |
+ * |---|---|---|
+ * | before the fan-out's message is complete | the rows, in the queue | the next pass, anybody's |
+ * | inside the message (one implicit transaction) | the rows, in the queue: taking and writing commit together | the next pass |
+ * | after it, before the rows were handed over | deliveries leased to a dead worker | the sweep, within a second or two |
+ */
+export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts> {
+  const batch = new QueueBatch(parts);
+  const { full: sweeping } = parts.floor.next();
+  if (sweeping) await parts.connection.run(parts.database.queue.moveScheduled());
+  const counts = await parts.transport.forward(batch);
+  return {
+    taken: counts.taken,
+    leftForTakers: counts.leftForTakers,
+    full: counts.taken >= parts.batch,
+    nextMs: batch.nextMs,
+  };
+}
+
+class QueueBatch implements OutgoingBatch {
+  nextMs: number | undefined;
+
+  constructor(private readonly parts: RelayPassParts) {}
+
+  async fanOut(room: ReadonlyMap<number, number>): Promise<FanOut> {
+    const { database, connection, floor, batch, worker } = this.parts;
+    const from = floor.next();
+    const [, { rows }] = await connection.run(
+      database.queue.fanOutLock(),
+      database.queue.fanOut(
+        from.floor,
+        batch,
+        worker ?? null,
+        [...room.keys()],
+        worker === undefined ? [...room.keys()].map(() => 0) : [...room.values()],
+      ),
+    );
+    const [row] = rows;
+    if (!row) throw new Error('the fan-out statement returned no row');
+    if (from.full) row.taken < batch ? floor.swept(row.minute_ago) : floor.reset();
+    this.nextMs = row.next_ms ?? undefined;
+    return { taken: row.taken, leftForTakers: row.left, handedOver: leased(row.handed, worker) };
+  }
+}
+
+function leased(handed: readonly (readonly [string, number])[] | null, worker: number | undefined): Delivery[] {
+  if (worker === undefined) return [];
+  return (handed ?? []).map(([eventId, durable]) => ({ eventId, durable, lease: worker }));
+}

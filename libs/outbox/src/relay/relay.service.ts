@@ -1,0 +1,62 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { BackgroundService } from '../core/background-service.js';
+import { jittered } from '../core/backoff.js';
+import { Floor } from '../core/floor.js';
+import type { Log } from '../core/throttled-log.js';
+import type { Transport } from '../core/transport.js';
+import type { WakeSignal } from '../core/wake-signal.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { OutboxSettings } from '../outbox.options.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import { relayPass } from './relay-pass.js';
+
+/**
+ * Under load passes stay this far apart: a pass for every commit halved what one process published and handled
+ * (1,330 against 1,820 a second). The first nudge after a quiet moment runs at once.
+ */
+const apartMs = 5;
+
+/** The loop around the relay's pass: waits for a nudge or the poll, goes on at once while batches come back full. */
+export class RelayService extends BackgroundService {
+  private readonly connection: InfrastructureConnection;
+  private readonly floor = new Floor();
+  private lastPass = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly settings: OutboxSettings,
+    private readonly transport: Transport,
+    private readonly identity: WorkerIdentity,
+    wake: WakeSignal,
+    private readonly taker: WakeSignal,
+    log: Log,
+  ) {
+    super('outbox.relay', log, wake);
+    // A lost commit of the relay only means that the rows are forwarded again; a claim's own commit flushes the log
+    // up to its own position, and with it the fan-out that came before it.
+    this.connection = database.infrastructure('relay', log, ['SET synchronous_commit = off']);
+  }
+
+  override async stop(): Promise<void> {
+    await super.stop();
+    await this.connection.close();
+  }
+
+  protected async turn(signal: AbortSignal): Promise<number> {
+    const wait = this.lastPass + apartMs - performance.now();
+    if (wait > 0) await pause(Math.ceil(wait), undefined, { signal });
+    this.lastPass = performance.now();
+    const counts = await relayPass({
+      database: this.database,
+      connection: this.connection,
+      transport: this.transport,
+      floor: this.floor,
+      batch: this.settings.relayBatch,
+      worker: this.identity.number,
+    });
+    if (counts.leftForTakers > 0) this.taker.nudge();
+    if (counts.full) return 0;
+    return Math.min(jittered(this.settings.pollMs), counts.nextMs ?? Number.POSITIVE_INFINITY);
+  }
+}

@@ -1,0 +1,97 @@
+import type { ClientConfig, PoolClient, PoolConfig } from 'pg';
+import type { DataSource, QueryRunner } from 'typeorm';
+import type { Log } from '../core/throttled-log.js';
+import { UnsupportedDriverError } from '../outbox.errors.js';
+import { DeadLettersTable } from './dead-letters.table.js';
+import { DeliveriesTable } from './deliveries.table.js';
+import { DurablesTable } from './durables.table.js';
+import { EventsTable } from './events.table.js';
+import { HandledTable } from './handled.table.js';
+import { InfrastructureConnection } from './infrastructure-connection.js';
+import { QueueTable } from './queue.table.js';
+import { lockKeys } from './schema/schema-name.js';
+import { statement } from './wire/statement.js';
+import { WorkersTable } from './workers.table.js';
+
+/** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
+export class Database {
+  readonly events: EventsTable;
+  readonly queue: QueueTable;
+  readonly deliveries: DeliveriesTable;
+  readonly handled: HandledTable;
+  readonly deadLetters: DeadLettersTable;
+  readonly durables: DurablesTable;
+  readonly workers: WorkersTable;
+
+  /** Changes nothing; takes the place of a record where none is due. */
+  readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
+  /** Parameters: the pid of a backend. */
+  readonly terminate = statement('terminate', 'SELECT pg_terminate_backend($1::int)');
+
+  constructor(
+    readonly dataSource: DataSource,
+    readonly schema: string,
+    private readonly infrastructureUrl?: string,
+  ) {
+    const keys = lockKeys(schema);
+    this.events = new EventsTable(schema);
+    this.queue = new QueueTable(schema, keys);
+    this.deliveries = new DeliveriesTable(schema);
+    this.handled = new HandledTable(schema);
+    this.deadLetters = new DeadLettersTable(schema);
+    this.durables = new DurablesTable(schema, keys);
+    this.workers = new WorkersTable(schema, keys);
+  }
+
+  /** How many connections the application's pool may open. */
+  get poolMax(): number {
+    return this.poolOptions().max ?? 10;
+  }
+
+  /** A connection of the library's own, to the same database or to the URL given for infrastructure. */
+  infrastructure(
+    purpose: string,
+    log: Log,
+    settings: readonly string[] = [],
+    onLost?: () => void,
+  ): InfrastructureConnection {
+    return new InfrastructureConnection(purpose, this.infrastructureConfig(purpose), log, settings, onLost);
+  }
+
+  private infrastructureConfig(purpose: string): ClientConfig {
+    const keepalive = {
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+      application_name: `nestjs-outbox ${purpose}`,
+    };
+    if (this.infrastructureUrl !== undefined) return { connectionString: this.infrastructureUrl, ...keepalive };
+    const { connectionString, host, port, user, database, ssl, options } = this.poolOptions();
+    // pg-pool hides the password from enumeration, so a spread would lose it.
+    const { password } = this.poolOptions();
+    return { connectionString, host, port, user, password, database, ssl, options, ...keepalive };
+  }
+
+  private poolOptions(): PoolConfig {
+    const pool = (this.dataSource.driver as unknown as { master?: { options?: PoolConfig } }).master;
+    if (pool?.options === undefined) {
+      throw new UnsupportedDriverError(
+        `the DataSource (type '${this.dataSource.options.type}') has no node-postgres pool; nestjs-outbox needs an initialized DataSource of type 'postgres'`,
+      );
+    }
+    return pool.options;
+  }
+}
+
+/**
+ * The node-postgres client inside a TypeORM runner, on which named statements can be sent: prepared they cost half of
+ * what `runner.query` costs. pg-native has no such protocol and is refused.
+ */
+export async function clientOf(runner: QueryRunner): Promise<PoolClient> {
+  const client: PoolClient & { connection?: { parsedStatements?: object } } = await runner.connect();
+  if (client.connection?.parsedStatements === undefined) {
+    throw new UnsupportedDriverError(
+      'the DataSource does not use the JavaScript client of node-postgres (pg-native, or another driver); remove pg-native or set `driver` to the pg package',
+    );
+  }
+  return client;
+}

@@ -1,0 +1,75 @@
+import { inSchema, statement } from './wire/statement.js';
+
+export interface TakenRow {
+  readonly event_id: string;
+  readonly durable: number;
+}
+
+/** From this many interruptions on a delivery runs alone in its process; the partial indexes of `deliveries` say 3, too. */
+export const aloneFrom = 3;
+/** With this many interruptions a delivery is not run again but becomes a dead letter. */
+export const deadFrom = 6;
+
+/** `deliveries`: every delivery that waits, and every one that is leased to a worker. A finished one has no row. */
+export class DeliveriesTable {
+  readonly take;
+  readonly aloneWaits;
+  readonly takeAlone;
+  readonly giveBack;
+  readonly postpone;
+  readonly interrupt;
+  readonly leave;
+
+  constructor(schema: string) {
+    this.take = statement<TakenRow>('take', inSchema(schema, takeSql));
+    this.aloneWaits = statement<{ waits: boolean; minute_ago: string }>('alone_waits', inSchema(schema, aloneWaitsSql));
+    this.takeAlone = statement<TakenRow>('take_alone', inSchema(schema, takeAloneSql));
+    this.giveBack = statement('give_back', inSchema(schema, giveBackSql));
+    this.postpone = statement('postpone', inSchema(schema, postponeSql));
+    this.interrupt = statement('interrupt', inSchema(schema, interruptSql));
+    this.leave = statement('leave', inSchema(schema, leaveSql));
+  }
+}
+
+/** One statement for all durables of the process. Parameters: durables, their room, this worker's number, floor. */
+const takeSql = `
+WITH t AS MATERIALIZED (SELECT d.tid FROM unnest($1::smallint[], $2::int[]) w(durable, free)
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE durable = w.durable AND lease IS NULL AND interruptions < ${aloneFrom}
+    AND due_at > $4::timestamptz AND due_at <= statement_timestamp() ORDER BY due_at LIMIT w.free FOR UPDATE SKIP LOCKED) d)
+UPDATE outbox.deliveries SET lease = $3::int WHERE ctid = ANY (ARRAY(SELECT tid FROM t)) RETURNING event_id, durable`;
+
+/** Whether a row that must run alone is due for one of these durables; and a minute ago, for the floor. Parameters: durables. */
+const aloneWaitsSql = `
+SELECT EXISTS (SELECT 1 FROM unnest($1::smallint[]) w(durable) CROSS JOIN LATERAL (SELECT 1 FROM outbox.deliveries
+  WHERE durable = w.durable AND lease IS NULL AND interruptions >= ${aloneFrom} AND due_at <= statement_timestamp() LIMIT 1) d) AS waits,
+  (statement_timestamp() - interval '1 minute')::text AS minute_ago`;
+
+/** One row that must run alone. Parameters: durables, this worker's number. */
+const takeAloneSql = `
+WITH t AS MATERIALIZED (SELECT d.tid FROM unnest($1::smallint[]) w(durable)
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE durable = w.durable AND lease IS NULL AND interruptions >= ${aloneFrom}
+    AND due_at <= statement_timestamp() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) d LIMIT 1)
+UPDATE outbox.deliveries SET lease = $2::int WHERE ctid = ANY (ARRAY(SELECT tid FROM t)) RETURNING event_id, durable`;
+
+/** Not started, or stopped by us: free at once, nothing charged. Parameters: lease, event ids, durables. */
+const giveBackSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
+WHERE lease = $1::int AND (event_id, durable) IN (SELECT * FROM unnest($2::uuid[], $3::smallint[]))`;
+
+/** Not now, nothing charged. Parameters: event id, durable, lease, delay. */
+const postponeSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp() + $4::interval
+WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
+
+/** The handler's connection ended under it while the database lives. Parameters: event id, durable, lease. */
+const interruptSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(), interruptions = interruptions + 1
+WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
+
+/**
+ * What a worker that lost its lock, but lives, had leased under its old number: free, nothing charged. Rows of handlers
+ * that still run are locked by them and skipped; they end under the old number or are freed by the sweep. Parameters: lease.
+ */
+const leaveSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED))`;

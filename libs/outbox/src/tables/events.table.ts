@@ -1,0 +1,53 @@
+import { inSchema, statement } from './wire/statement.js';
+
+/** `events` and, because an event enters them in one statement, its rows in `queue`, `scheduled` and `unique_keys`. */
+export class EventsTable {
+  readonly publishOne;
+  readonly publishMany;
+
+  constructor(schema: string) {
+    this.publishOne = statement<{ id: string }>('publish_one', inSchema(schema, publishOneSql));
+    this.publishMany = statement<{ id: string; duplicate: boolean }>('publish_many', inSchema(schema, publishManySql));
+  }
+}
+
+/**
+ * One event, due now, without a key: nine publishes of ten. Parameters: tenant (null: the current one), type, subject,
+ * payload, headers. The id comes from the CTE and not from RETURNING, so that a role that may only INSERT can publish.
+ */
+const publishOneSql = `
+WITH src AS MATERIALIZED (SELECT outbox.uuid7(due) AS id, due FROM (SELECT clock_timestamp() AS due) x),
+e AS (INSERT INTO outbox.events (bucket, id, tenant_id, type, subject, payload, headers)
+      SELECT outbox.bucket(id), id, coalesce($1::text, NULLIF(current_setting('app.tenant_id', true), '')), $2::text, $3::text, $4::jsonb, $5::jsonb FROM src),
+q AS (INSERT INTO outbox.queue (event_id, due_at) SELECT id, due FROM src)
+SELECT id FROM src`;
+
+/**
+ * N events, one statement. Parameters, all arrays: tenant, type, subject, payload, headers, sha256 of the unique key,
+ * its lifetime, delay, run-at. Keys are upserted in key order, so that two callers cannot deadlock; equal keys of one
+ * call are folded before the upsert, or Postgres would refuse to touch a row twice (21000); DO UPDATE always, so that
+ * the standing id comes back even from a twin that was not committed yet. Due later than tomorrow: `scheduled`.
+ */
+const publishManySql = `
+WITH src AS MATERIALIZED (
+  SELECT ord, type, subject, payload, headers, key, ttl, due, due > clock_timestamp() + interval '1 day' AS far,
+         coalesce(tenant, NULLIF(current_setting('app.tenant_id', true), '')) AS tenant, outbox.uuid7(due) AS id
+  FROM (SELECT *, greatest(clock_timestamp(), coalesce(run_at, clock_timestamp() + coalesce(delay, interval '0'))) AS due
+        FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::jsonb[], $6::bytea[], $7::interval[], $8::interval[], $9::timestamptz[])
+          WITH ORDINALITY u(tenant, type, subject, payload, headers, key, ttl, delay, run_at, ord)) x),
+lead AS MATERIALIZED (SELECT DISTINCT ON (coalesce(tenant, ''), type, key) coalesce(tenant, '') AS t, type, key, id, ttl FROM src
+      WHERE key IS NOT NULL ORDER BY coalesce(tenant, ''), type, key, ord),
+u AS (INSERT INTO outbox.unique_keys AS k (tenant, type, key, event_id, expires_at)
+      SELECT t, type, key, id, clock_timestamp() + ttl FROM lead ORDER BY t, type, key
+      ON CONFLICT (tenant, type, key) DO UPDATE SET
+        event_id   = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.event_id   ELSE k.event_id   END,
+        expires_at = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.expires_at ELSE k.expires_at END
+      RETURNING tenant, type, key, event_id),
+res AS MATERIALIZED (SELECT src.*, coalesce(u.event_id, src.id) AS final, u.event_id IS NOT NULL AND u.event_id <> src.id AS dup
+      FROM src LEFT JOIN u ON src.key IS NOT NULL AND u.tenant = coalesce(src.tenant, '') AND u.type = src.type AND u.key = src.key),
+far AS (INSERT INTO outbox.scheduled (id, due_at, tenant_id, type, subject, payload, headers, unique_key)
+      SELECT id, due, tenant, type, subject, payload, headers, key FROM res WHERE far AND NOT dup),
+e AS (INSERT INTO outbox.events (bucket, id, tenant_id, type, subject, payload, headers, unique_key)
+      SELECT outbox.bucket(id), id, tenant, type, subject, payload, headers, key FROM res WHERE NOT far AND NOT dup ORDER BY ord),
+q AS (INSERT INTO outbox.queue (event_id, due_at) SELECT id, due FROM res WHERE NOT far AND NOT dup ORDER BY ord)
+SELECT final AS id, dup AS duplicate FROM res ORDER BY ord`;

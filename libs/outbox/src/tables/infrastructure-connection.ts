@@ -1,0 +1,94 @@
+import { Client, type ClientBase, type ClientConfig } from 'pg';
+import { withDeadline } from '../core/deadline.js';
+import type { Log } from '../core/throttled-log.js';
+import { type BatchResults, sendBatch } from './wire/batch.js';
+import type { Bound } from './wire/statement.js';
+
+/** No call on an infrastructure connection may take longer; the server gives up a little earlier than the client. */
+const callMs = 10_000;
+const serverSettings = [
+  // Statements planned while the hot tables were empty keep a sequential scan: a pass of 500 rows took 560 ms, not 7.
+  // Bitmap scans never mark index entries dead: an empty poll took 13 ms, not 0.4. JIT costs 110 to 350 ms a statement.
+  'SET enable_seqscan = off',
+  'SET enable_bitmapscan = off',
+  'SET jit = off',
+  `SET statement_timeout = ${callMs - 1_000}`,
+  'SET lock_timeout = 5000',
+  // A paused process would hide the rows it has locked from every other relay (SKIP LOCKED) until its socket dies.
+  'SET idle_in_transaction_session_timeout = 15000',
+  "SET default_transaction_isolation = 'read committed'",
+];
+
+/**
+ * A dedicated connection, outside the application's pool: it connects when it is needed, forgets itself when it breaks,
+ * and gives up on a call that takes too long. It never retries by itself; its loop does.
+ */
+export class InfrastructureConnection {
+  private connecting: Promise<Client> | undefined;
+  private closed = false;
+  private last: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    readonly purpose: string,
+    private readonly config: ClientConfig,
+    private readonly log: Log,
+    private readonly settings: readonly string[] = [],
+    private readonly onLost: () => void = () => {},
+  ) {}
+
+  /** Sends statements as one message. Calls take turns: node-postgres is about to refuse a query while another runs. */
+  run<const S extends readonly Bound[]>(...statements: S): Promise<BatchResults<S>> {
+    const turn = this.last.then(() => this.send(statements));
+    this.last = turn.catch(() => {});
+    return turn;
+  }
+
+  private async send<const S extends readonly Bound[]>(statements: S): Promise<BatchResults<S>> {
+    const client = await this.client();
+    return withDeadline(`the ${this.purpose} connection`, callMs, sendBatch(client, statements), () => destroy(client));
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    const client = await this.connecting?.catch(() => undefined);
+    this.connecting = undefined;
+    if (client) await withDeadline('closing', 1_000, client.end(), () => destroy(client)).catch(() => {});
+  }
+
+  private client(): Promise<Client> {
+    if (this.closed) return Promise.reject(new Error(`Client was closed: the ${this.purpose} connection`));
+    this.connecting ??= this.connect();
+    return this.connecting;
+  }
+
+  private async connect(): Promise<Client> {
+    const client = new Client(this.config);
+    let reported = false;
+    const lost = (error?: Error): void => {
+      if (reported) return;
+      reported = true;
+      this.connecting = undefined;
+      if (this.closed) return;
+      if (error) this.log.warn(`the ${this.purpose} connection was lost: ${error.message}`);
+      this.onLost();
+    };
+    // Without a listener an error between two calls would end the process.
+    client.on('error', lost);
+    client.on('end', () => lost());
+    try {
+      await withDeadline(`connecting for ${this.purpose}`, callMs, client.connect(), () => destroy(client));
+      await client.query([...serverSettings, ...this.settings].join(';'));
+    } catch (error) {
+      reported = true;
+      this.connecting = undefined;
+      destroy(client);
+      throw error;
+    }
+    return client;
+  }
+}
+
+/** Ends a connection without asking the server, which may not answer any more. */
+export function destroy(client: ClientBase): void {
+  (client as ClientBase & { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy();
+}

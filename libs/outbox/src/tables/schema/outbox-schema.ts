@@ -1,0 +1,122 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { DataSource, QueryRunner } from 'typeorm';
+import { databaseTrouble } from '../../core/database-errors.js';
+import { SchemaError, SchemaLockedError } from '../../outbox.errors.js';
+import { inSchema } from '../wire/statement.js';
+import { lockKeys, schemaNameProblem } from './schema-name.js';
+import { newestVersion, type SchemaVersion, schemaVersions } from './schema-versions.js';
+
+export interface SchemaOptions {
+  /** The version to end at. Default: the newest for `up`, 0 (nothing left) for `down`. */
+  readonly to?: number;
+  /** The schema's name. Default `outbox`. */
+  readonly schema?: string;
+}
+
+/** How long one try waits for a lock: DDL that waits behind a long transaction makes every publish wait behind it. */
+const lockTimeout = '2s';
+const tries = 10;
+
+/**
+ * The schema of the outbox, in numbered steps that a migration of the application calls:
+ *
+ *     await outboxSchema.up(queryRunner, { to: 1 });
+ *
+ * Takes a QueryRunner (inside its transaction, if it has one) or a DataSource. Throws `SchemaLockedError` when the
+ * tables stay locked, `SchemaError` when the request makes no sense; nothing is changed then.
+ */
+export const outboxSchema = {
+  up: (target: DataSource | QueryRunner, options: SchemaOptions = {}): Promise<void> => move(target, options, 'up'),
+  down: (target: DataSource | QueryRunner, options: SchemaOptions = {}): Promise<void> => move(target, options, 'down'),
+} as const;
+
+async function move(target: DataSource | QueryRunner, options: SchemaOptions, direction: 'up' | 'down'): Promise<void> {
+  const schema = options.schema ?? 'outbox';
+  const to = options.to ?? (direction === 'up' ? newestVersion : 0);
+  const problem = schemaNameProblem(schema);
+  if (problem) throw new SchemaError(problem);
+  if (!Number.isInteger(to) || to < 0 || to > newestVersion) {
+    throw new SchemaError(`there is no outbox schema version ${to}; this library knows 0 (none) to ${newestVersion}`);
+  }
+  if (isRunner(target)) return retried(to, () => inTransaction(target, () => steps(target, schema, to, direction)));
+  const runner = target.createQueryRunner('master');
+  try {
+    await retried(to, () => inTransaction(runner, () => steps(runner, schema, to, direction)));
+  } finally {
+    await runner.release();
+  }
+}
+
+async function retried(to: number, attempt: () => Promise<void>): Promise<void> {
+  for (let n = 1; ; n++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (databaseTrouble(error) !== 'busy') throw error;
+      if (n === tries) throw new SchemaLockedError(to, tries, { cause: error });
+      await pause(200 * n);
+    }
+  }
+}
+
+/** A transaction, or a savepoint inside the caller's, so that a try that met a lock can be undone and repeated. */
+async function inTransaction(runner: QueryRunner, work: () => Promise<void>): Promise<void> {
+  await runner.startTransaction();
+  try {
+    await work();
+    await runner.commitTransaction();
+  } catch (error) {
+    await runner.rollbackTransaction();
+    throw error;
+  }
+}
+
+async function steps(runner: QueryRunner, schema: string, to: number, direction: 'up' | 'down'): Promise<void> {
+  const [before] = await runner.query(`SELECT current_setting('lock_timeout') AS value`);
+  await runner.query(`SELECT set_config('lock_timeout', '${lockTimeout}', true)`);
+  // Two deploys that migrate at once: the second waits here and then finds nothing to do.
+  await runner.query(`SELECT pg_advisory_xact_lock(${lockKeys(schema).schema}, 0)`);
+  const from = await installedVersion(runner, schema);
+  if (direction === 'up') {
+    if (from === 0 && to > 0) await runner.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
+    for (const step of schemaVersions.slice(from, to)) await apply(runner, schema, step.up, step);
+  } else {
+    for (const step of schemaVersions.slice(to, from).toReversed()) {
+      await apply(runner, schema, step.down, schemaVersions[step.version - 2]);
+    }
+    if (to === 0) await dropIfEmpty(runner, schema);
+  }
+  await runner.query(`SELECT set_config('lock_timeout', $1, true)`, [before.value]);
+}
+
+async function apply(
+  runner: QueryRunner,
+  schema: string,
+  sql: string,
+  after: SchemaVersion | undefined,
+): Promise<void> {
+  await runner.query(inSchema(schema, sql));
+  if (!after) return;
+  await runner.query(`UPDATE ${schema}.schema_version SET version = $1, min_library = $2, installed_at = now()`, [
+    after.version,
+    after.minLibrary,
+  ]);
+}
+
+async function installedVersion(runner: QueryRunner, schema: string): Promise<number> {
+  const [found] = await runner.query(`SELECT to_regclass('${schema}.schema_version') IS NOT NULL AS here`);
+  if (!found.here) return 0;
+  const [row] = await runner.query(`SELECT version FROM ${schema}.schema_version`);
+  return row.version;
+}
+
+/** The schema goes when nothing of anybody else is in it. */
+async function dropIfEmpty(runner: QueryRunner, schema: string): Promise<void> {
+  await runner.query(
+    `DO $$ BEGIN DROP SCHEMA IF EXISTS ${schema}; EXCEPTION WHEN dependent_objects_still_exist THEN NULL; END $$`,
+  );
+}
+
+function isRunner(target: DataSource | QueryRunner): target is QueryRunner {
+  return 'startTransaction' in target;
+}

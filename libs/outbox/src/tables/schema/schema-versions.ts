@@ -1,0 +1,29 @@
+import { v1 } from './v1.js';
+
+/** One step of the schema. Append only: a released version never changes. */
+export interface SchemaVersion {
+  readonly version: number;
+  readonly minLibrary: number;
+  readonly up: string;
+  readonly down: string;
+}
+
+export const schemaVersions: readonly SchemaVersion[] = [v1];
+
+/** The version this library needs at least. */
+export const neededVersion = 1;
+
+/** The newest version this library knows how to install. */
+export const newestVersion = schemaVersions.length;
+
+/** This library's level: a schema whose `min_library` is higher has moved on without it. */
+export const libraryLevel = 1;
+
+/** The ring of day partitions, fixed since version 1 (`schema_version.ring`, `schema_version.bucket_ms`). */
+const ring = 10n;
+const bucketMs = 86_400_000n;
+
+/** The bucket of an event's id: the day in its first 48 bits, modulo the ring; the same as `outbox.bucket(id)`. */
+export function bucketOf(eventId: string): number {
+  return Number((BigInt(`0x${eventId.slice(0, 8)}${eventId.slice(9, 13)}`) / bucketMs) % ring);
+}

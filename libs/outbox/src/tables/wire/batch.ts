@@ -1,0 +1,152 @@
+import type { ClientBase, Connection, Submittable } from 'pg';
+import type { Bound } from './statement.js';
+
+export interface BatchResult<Row> {
+  /** The command tag: `COMMIT`, `ROLLBACK`, `INSERT` … This, and not a promise that resolved, proves a COMMIT. */
+  readonly command: string;
+  readonly rows: readonly Row[];
+  readonly rowCount: number;
+}
+
+export type BatchResults<S extends readonly Bound[]> = {
+  -readonly [K in keyof S]: S[K] extends Bound<infer Row> ? BatchResult<Row> : never;
+};
+
+/** An error of a batch says which statement met it; the server skipped those after it. */
+export interface BatchError extends Error {
+  statement?: number;
+}
+
+/**
+ * Sends several prepared statements as one message with one Sync: one round trip, and outside a transaction block one
+ * implicit transaction. Each statement still takes its own snapshot. (`pipeline: true` of node-postgres puts a Sync
+ * after each, so that what follows a failed claim would be tried too.)
+ */
+export function sendBatch<const S extends readonly Bound[]>(
+  client: ClientBase,
+  statements: S,
+): Promise<BatchResults<S>> {
+  return new Promise((resolve, reject) => {
+    client.query(
+      new Batch(statements, (error, results) =>
+        error ? reject(error) : resolve(results as unknown as BatchResults<S>),
+      ),
+    );
+  });
+}
+
+export async function sendOne<Row>(client: ClientBase, bound: Bound<Row>): Promise<BatchResult<Row>> {
+  const [result] = await sendBatch(client, [bound]);
+  return result;
+}
+
+/** What node-postgres keeps on a connection and its types leave out: the names it believes to be prepared. */
+interface PreparedNames {
+  parsedStatements: Record<string, string | undefined>;
+}
+
+class Batch implements Submittable {
+  private readonly results: BatchResult<unknown>[] = [];
+  private fields: readonly FieldDescription[] = [];
+  private rows: Record<string, unknown>[] = [];
+  private fresh: string[] = [];
+  private connection: Connection | undefined;
+
+  constructor(
+    private readonly statements: readonly Bound[],
+    // node-postgres calls and replaces it under this name (query_timeout does).
+    public callback: (error: BatchError | null, results: readonly BatchResult<unknown>[]) => void,
+  ) {}
+
+  submit(connection: Connection): void {
+    this.connection = connection;
+    connection.stream.cork();
+    try {
+      for (const bound of this.statements) this.send(connection, bound);
+      connection.sync();
+    } finally {
+      connection.stream.uncork();
+    }
+  }
+
+  private send(connection: Connection, bound: Bound): void {
+    const names = (connection as Connection & PreparedNames).parsedStatements;
+    if (names[bound.name] === undefined) {
+      // After an error it is unknown which Parse got through; closing a name is harmless when it is absent.
+      connection.close({ type: 'S', name: bound.name }, true);
+      connection.parse({ name: bound.name, text: bound.text, types: [] }, true);
+      names[bound.name] = bound.text;
+      this.fresh.push(bound.name);
+    }
+    connection.bind({ portal: '', statement: bound.name, values: [...bound.values], binary: '' }, true);
+    connection.describe({ type: 'P', name: '' }, true);
+    connection.execute({ portal: '', rows: '' }, true);
+  }
+
+  handleRowDescription(message: { fields: readonly FieldDescription[] }): void {
+    this.fields = message.fields;
+  }
+
+  handleDataRow(message: { fields: readonly (string | null)[] }): void {
+    this.rows.push(Object.fromEntries(this.fields.map((f, i) => [f.name, decode(f.dataTypeID, message.fields[i])])));
+  }
+
+  handleCommandComplete(message: { text: string }): void {
+    const [command = '', ...counts] = message.text.split(' ');
+    this.results.push({ command, rows: this.rows, rowCount: Number(counts.at(-1) ?? 0) });
+    this.rows = [];
+  }
+
+  handleEmptyQuery(): void {}
+
+  handlePortalSuspended(): void {}
+
+  handleError(error: BatchError): void {
+    error.statement = this.results.length;
+    this.forgetFresh();
+    this.settle(error);
+  }
+
+  handleReadyForQuery(): void {
+    this.settle(null);
+  }
+
+  private forgetFresh(): void {
+    if (!this.connection) return;
+    const names = (this.connection as Connection & PreparedNames).parsedStatements;
+    for (const name of this.fresh) delete names[name];
+    this.fresh = [];
+  }
+
+  private settle(error: BatchError | null): void {
+    const callback = this.callback;
+    this.callback = () => {};
+    callback(error, this.results);
+  }
+}
+
+interface FieldDescription {
+  readonly name: string;
+  readonly dataTypeID: number;
+}
+
+/**
+ * Reads a value of our own statements. Not node-postgres' parsers: an application may replace those for the whole
+ * process, and the library must not read its own tables differently because of it.
+ */
+function decode(oid: number, text: string | null | undefined): unknown {
+  if (text === null || text === undefined) return null;
+  switch (oid) {
+    case 16: // bool
+      return text === 't';
+    case 20: // int8: counts and epoch milliseconds, all below 2^53
+    case 21: // int2
+    case 23: // int4
+      return Number(text);
+    case 114: // json
+    case 3802: // jsonb
+      return JSON.parse(text);
+    default:
+      return text;
+  }
+}

@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto';
+
+/** What a parameter may be; everything travels as text and every parameter is cast in its statement. */
+export type Value = string | number | null | readonly (string | number | null)[];
+
+/** A statement with its parameters, ready to be sent. `Row` is what its rows look like. */
+export interface Bound<Row = unknown> {
+  readonly name: string;
+  readonly text: string;
+  readonly values: readonly (string | null)[];
+  /** Never set; carries the type of the rows. */
+  readonly row?: Row;
+}
+
+/** A statement of the library, to be bound again and again. */
+export type Statement<Row = unknown> = (...values: Value[]) => Bound<Row>;
+
+/**
+ * Names a statement after what it does and what it says: two versions of the library, or two schemas, may share a
+ * pooled connection without meeting under one prepared name. Postgres cuts names at 63 bytes.
+ */
+export function statement<Row = unknown>(name: string, text: string): Statement<Row> {
+  const unique = `outbox_${name}_${createHash('sha256').update(text).digest('hex').slice(0, 8)}`;
+  return (...values) => ({ name: unique, text, values: values.map(encode) });
+}
+
+/** Replaces the schema's stand-in `outbox.` in a statement; the name was checked to be a plain lower-case identifier. */
+export function inSchema(schema: string, text: string): string {
+  return schema === 'outbox' ? text : text.replaceAll(/\boutbox\./g, `${schema}.`);
+}
+
+function encode(value: Value): string | null {
+  if (value === null) return null;
+  return typeof value === 'object' ? `{${value.map(encodeElement).join(',')}}` : String(value);
+}
+
+function encodeElement(value: string | number | null): string {
+  if (value === null) return 'NULL';
+  return typeof value === 'number' ? String(value) : `"${value.replaceAll(/["\\]/g, '\\$&')}"`;
+}

@@ -1,0 +1,52 @@
+import type { LockKeys } from './schema/schema-name.js';
+import { inSchema, statement } from './wire/statement.js';
+
+/** `workers`: who lives. The proof of life is not a row but the session advisory lock (key, worker number). */
+export class WorkersTable {
+  readonly enrol;
+  readonly seen;
+  readonly others;
+  readonly sweep;
+  readonly resign;
+
+  constructor(schema: string, keys: LockKeys) {
+    const bind = (sql: string): string => inSchema(schema, sql.replaceAll('{worker}', `${keys.worker}`));
+    this.enrol = statement<{ id: number }>('worker_enrol', bind(enrolSql));
+    this.seen = statement('worker_seen', bind(seenSql));
+    this.others = statement<{ id: number; app: string; exclusive: boolean }>('worker_others', bind(othersSql));
+    this.sweep = statement<{ dead: number; freed: number; others: number }>('worker_sweep', bind(sweepSql));
+    this.resign = statement('worker_resign', bind(resignSql));
+  }
+}
+
+/** Number, then lock, then row: a sweeper never sees a row without its lock. Parameters: app, whether no other may live. */
+const enrolSql = `
+WITH n AS (SELECT nextval(pg_get_serial_sequence('outbox.workers', 'id'))::int AS id), l AS MATERIALIZED (SELECT id, pg_advisory_lock({worker}, id) FROM n)
+INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT id, $1::text, $2::boolean FROM l RETURNING id`;
+
+/** Every 5 s; for people and views, nothing depends on it. Parameters: number, in flight. */
+const seenSql = 'UPDATE outbox.workers SET seen_at = clock_timestamp(), in_flight = $2::jsonb WHERE id = $1::int';
+
+/** Live workers but this one. Parameters: own number (0 before there is one). The try-lock is shared: it hinders no sweep. */
+const othersSql = `
+SELECT id, coalesce(app, '') AS app, exclusive FROM outbox.workers
+WHERE id <> $1::int AND NOT pg_try_advisory_xact_lock_shared({worker}, id) ORDER BY id`;
+
+/**
+ * Parameters: own number (locks are re-entrant: a sweeper would take its own for free). The dead worker's lock itself is
+ * what orders sweepers; rows of a handler that outlived its worker's lock are locked by it and skipped; the workers row
+ * goes only when nothing is leased to it any more.
+ */
+const sweepSql = `
+WITH dead AS MATERIALIZED (SELECT id FROM outbox.workers WHERE id <> $1::int AND pg_try_advisory_xact_lock({worker}, id)),
+r AS MATERIALIZED (SELECT x.tid FROM dead CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = dead.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
+f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(), interruptions = interruptions + 1 WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) RETURNING 1),
+g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM dead WHERE (SELECT d.event_id FROM outbox.deliveries d WHERE d.lease = dead.id LIMIT 1) IS NULL)))
+SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) AS freed,
+       (SELECT count(*)::int FROM outbox.workers WHERE id <> $1::int AND id NOT IN (SELECT id FROM dead)) AS others`;
+
+/** Clean stop: everything leased is free, and the row goes. Parameters: number. */
+const resignSql = `
+WITH f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
+      WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED)) RETURNING 1)
+DELETE FROM outbox.workers WHERE id = $1::int AND (SELECT count(*) FROM f) >= 0`;

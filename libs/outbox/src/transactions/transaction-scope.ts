@@ -1,0 +1,41 @@
+import type { QueryRunner } from 'typeorm';
+import { TransactionFinishedError } from '../outbox.errors.js';
+
+/**
+ * One transaction that the library follows: a `dataSource.transaction(…)` callback, or a handler.
+ *
+ *   open ── callback settles ──▶ closing (what was started is waited for) ──▶ finished (later calls reject by name)
+ */
+export class TransactionScope {
+  private finished = false;
+  private readonly pending = new Set<Promise<unknown>>();
+
+  constructor(readonly runner: QueryRunner) {}
+
+  /** Runs a statement of ours in the transaction; `what` names it in the error when it comes too late. */
+  async take<T>(what: string, work: () => Promise<T>): Promise<T> {
+    if (this.finished) throw new TransactionFinishedError(what);
+    const started = work();
+    this.pending.add(started);
+    try {
+      return await started;
+    } finally {
+      this.pending.delete(started);
+    }
+  }
+
+  /**
+   * Waits for what was started and not awaited. When one of those failed Postgres has aborted the transaction, and
+   * COMMIT would answer ROLLBACK without an error: so the first failure is thrown.
+   */
+  async settle(): Promise<void> {
+    while (this.pending.size > 0) {
+      const failed = (await Promise.allSettled(this.pending)).find((r) => r.status === 'rejected');
+      if (failed) throw failed.reason;
+    }
+  }
+
+  close(): void {
+    this.finished = true;
+  }
+}

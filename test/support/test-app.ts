@@ -1,0 +1,81 @@
+import type { INestApplicationContext, LoggerService, ModuleMetadata, Provider, Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { type EventManifest, EventPublisher, OutboxModule, type OutboxRootOptions } from 'nestjs-outbox';
+import { DataSource, type DataSourceOptions } from 'typeorm';
+
+export interface TestAppOptions {
+  readonly url: string;
+  readonly providers?: Provider[];
+  readonly controllers?: Type[];
+  readonly imports?: ModuleMetadata['imports'];
+  readonly manifest?: EventManifest;
+  readonly outbox?: OutboxRootOptions;
+  readonly typeorm?: Partial<Extract<DataSourceOptions, { type: 'postgres' }>>;
+}
+
+export interface TestApp {
+  readonly app: INestApplicationContext;
+  readonly dataSource: DataSource;
+  readonly publisher: EventPublisher;
+  readonly log: CapturedLog;
+  close(): Promise<void>;
+}
+
+/** Boots a real Nest app around the given providers, with the schema installed and its log captured. */
+export async function bootApp(options: TestAppOptions): Promise<TestApp> {
+  const log = new CapturedLog();
+  class TestModule {}
+  const app = await NestFactory.createApplicationContext(
+    {
+      module: TestModule,
+      imports: [
+        TypeOrmModule.forRoot({
+          type: 'postgres',
+          url: options.url,
+          poolSize: 10,
+          retryAttempts: 0,
+          ...options.typeorm,
+        }),
+        OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...options.outbox }),
+        ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
+        ...(options.imports ?? []),
+      ],
+      providers: options.providers ?? [],
+      controllers: options.controllers ?? [],
+    },
+    { logger: log, abortOnError: false },
+  );
+  let closed: Promise<void> | undefined;
+  return {
+    app,
+    dataSource: app.get(DataSource),
+    publisher: app.get(EventPublisher),
+    log,
+    close: () => {
+      closed ??= app.close();
+      return closed;
+    },
+  };
+}
+
+/** Nest's logger for tests: keeps every line. */
+export class CapturedLog implements LoggerService {
+  readonly lines: string[] = [];
+
+  log(message: unknown): void {
+    this.lines.push(`log ${String(message)}`);
+  }
+
+  warn(message: unknown): void {
+    this.lines.push(`warn ${String(message)}`);
+  }
+
+  error(message: unknown): void {
+    this.lines.push(`error ${String(message)}`);
+  }
+
+  matching(pattern: RegExp): string[] {
+    return this.lines.filter((line) => pattern.test(line));
+  }
+}

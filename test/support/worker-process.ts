@@ -1,0 +1,66 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { eventually } from './eventually.js';
+
+/** What a worker process tells its test. */
+export interface WorkerReport {
+  readonly kind: 'ready' | 'started' | 'finished' | 'log';
+  readonly eventId?: string;
+  readonly text?: string;
+}
+
+/** A whole worker process (see worker-main.ts), to be killed, paused and replaced. */
+export class WorkerProcess {
+  readonly reports: WorkerReport[] = [];
+
+  private constructor(readonly child: ChildProcess) {
+    child.on('message', (report: WorkerReport) => this.reports.push(report));
+  }
+
+  static async start(url: string, env: Readonly<Record<string, string>> = {}): Promise<WorkerProcess> {
+    const main = join(process.cwd(), 'dist/test/support/worker-main.js');
+    const child = fork(main, [], {
+      env: { ...process.env, DATABASE_URL: url, ...env },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    });
+    const noise: string[] = [];
+    child.stdout?.on('data', (data) => noise.push(String(data)));
+    child.stderr?.on('data', (data) => noise.push(String(data)));
+    const worker = new WorkerProcess(child);
+    await eventually('the worker process is ready', () => {
+      if (child.exitCode !== null) throw new Error(`it exited with ${child.exitCode}: ${noise.join('')}`);
+      return worker.reports.some((report) => report.kind === 'ready');
+    });
+    return worker;
+  }
+
+  /** Resolves when a handler in the process has begun an event. */
+  started(eventId?: string): Promise<unknown> {
+    return eventually(`a handler starts ${eventId ?? 'an event'}`, () =>
+      this.reports.find((r) => r.kind === 'started' && (!eventId || r.eventId === eventId)),
+    );
+  }
+
+  /** Sends a signal; resolves at once. */
+  signal(signal: NodeJS.Signals): void {
+    this.child.kill(signal);
+  }
+
+  /** SIGKILL, and wait until the process is gone. */
+  async kill(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const exited = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await exited;
+  }
+
+  /** SIGTERM, and wait for the exit code. */
+  async stop(): Promise<number | null> {
+    if (this.child.exitCode !== null) return this.child.exitCode;
+    const exited = once(this.child, 'exit');
+    this.child.kill('SIGTERM');
+    const [code] = await exited;
+    return code;
+  }
+}
