@@ -23,6 +23,7 @@ import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
 import { RelayService } from './relay/relay.service.js';
 import { Database } from './tables/database.js';
+import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
 import { CommitWatcher } from './transactions/commit-watcher.js';
 import { RunnerQueue } from './transactions/runner-queue.js';
 import { TransactionFollower } from './transactions/transaction-follower.js';
@@ -44,58 +45,80 @@ export interface OutboxParts {
   readonly lifecycle: OutboxLifecycle;
 }
 
-/** Builds one outbox: every part is made here, once per app, and nothing is shared between two apps in one process. */
+/** What every part stands on: made first, once per app; nothing is shared between two apps in one process. */
+class Foundation {
+  readonly database: Database;
+  readonly identity = new WorkerIdentity();
+  readonly wakeRelay = new WakeSignal();
+  readonly wakeTaker = new WakeSignal();
+  readonly commits = new CommitWatcher(this.wakeRelay);
+  readonly follower: TransactionFollower;
+  /** Shared by the taker, the sweep, the back-fill and late records: short statements that take turns. */
+  readonly connection: InfrastructureConnection;
+
+  constructor({ dataSource, settings, log }: WiringInput) {
+    this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
+    this.follower = new TransactionFollower(dataSource, this.commits);
+    this.follower.follow();
+    this.connection = this.database.infrastructure('worker', log);
+  }
+}
+
+/** Builds one outbox. */
 export function wire(input: WiringInput): OutboxParts {
-  const { settings, dataSource, log } = input;
-  const database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
-  const identity = new WorkerIdentity();
-  const wakeRelay = new WakeSignal();
-  const wakeTaker = new WakeSignal();
-  const commits = new CommitWatcher(wakeRelay);
-  const follower = new TransactionFollower(dataSource, commits);
-  follower.follow();
-  const registry = new SubscriptionRegistry();
-  const connection = database.infrastructure('worker', log);
+  const { settings } = input;
+  const base = new Foundation(input);
+  const { database, follower, commits } = base;
+  return {
+    publisher: new OutboxPublisher({ database, settings, follower, commits, runners: new RunnerQueue() }),
+    deadLetters: new DeadLetters(database, base.wakeTaker),
+    lifecycle: lifecycle(input, base, new SubscriptionRegistry()),
+  };
+}
+
+function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionRegistry): OutboxLifecycle {
+  const { settings, log } = input;
+  const { database, identity, connection, wakeRelay, wakeTaker } = base;
   const recorder = new LateRecorder(database, connection, identity, log);
-  const throttled = new ThrottledLog(log);
-  const records = new DeliveryRecords(database, new DeadLetterAlert(settings, log), throttled);
-  const handler = new DeliveryHandler({ database, follower, commits, recorder, records, throttled });
-  const consumer = new ConsumerService(handler, recorder, identity, wakeTaker, log);
+  const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
   const transport = settings.transport.create();
   const exclusive = transport.capabilities.processes === 'one';
-  const lock = new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, log);
-  const relay = new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, log);
-  const taker = new TakerService(database, connection, consumer, identity, settings, wakeTaker, log);
-  const context: BootContext = {
-    settings,
-    dataSource,
-    database,
-    catalog: input.catalog,
-    registry,
-    get roots() {
-      return input.roots();
-    },
-  };
-  const lifecycle = new OutboxLifecycle({
-    context,
+  return new OutboxLifecycle({
+    context: bootContext(input, base, registry),
     explorer: new SubscriptionExplorer(input.discovery, settings, registry),
-    follower,
+    follower: base.follower,
     connection,
     transport,
-    lock,
+    lock: new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, log),
     consumer,
     recorder,
-    relay,
-    taker,
+    relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, log),
+    taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
       new SweepService(database, connection, identity, wakeTaker, log),
       new BackfillService(database, connection, consumer, wakeTaker, log),
     ],
     log,
   });
+}
+
+function deliveryHandler({ settings, log }: WiringInput, base: Foundation, recorder: LateRecorder): DeliveryHandler {
+  const { database, follower, commits } = base;
+  const throttled = new ThrottledLog(log);
+  const records = new DeliveryRecords(database, new DeadLetterAlert(settings, log), throttled);
+  return new DeliveryHandler({ database, follower, commits, recorder, records, throttled });
+}
+
+function bootContext(input: WiringInput, { database }: Foundation, registry: SubscriptionRegistry): BootContext {
+  const { settings, dataSource, catalog, roots } = input;
   return {
-    publisher: new OutboxPublisher({ database, settings, follower, commits, runners: new RunnerQueue() }),
-    deadLetters: new DeadLetters(database, wakeTaker),
-    lifecycle,
+    settings,
+    dataSource,
+    database,
+    catalog,
+    registry,
+    get roots() {
+      return roots();
+    },
   };
 }
