@@ -74,7 +74,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const { consumer, recorder, lock, connection, follower, context } = this.parts;
     if (this.started) {
       await consumer.drain(context.settings.drainMs);
-      recorder.close();
+      await recorder.close();
       await lock.resign();
       await connection.close();
     }

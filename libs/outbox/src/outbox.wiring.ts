@@ -53,7 +53,7 @@ class Foundation {
   readonly wakeTaker = new WakeSignal();
   readonly commits = new CommitWatcher(this.wakeRelay);
   readonly follower: TransactionFollower;
-  /** Shared by the taker, the sweep, the back-fill and late records: short statements that take turns. */
+  /** Shared by the taker, the sweep and the back-fill: short statements that take turns. */
   readonly connection: InfrastructureConnection;
 
   constructor({ dataSource, settings, log }: WiringInput) {
@@ -79,7 +79,7 @@ export function wire(input: WiringInput): OutboxParts {
 function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionRegistry): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeRelay, wakeTaker } = base;
-  const recorder = new LateRecorder(database, connection, identity, log);
+  const recorder = new LateRecorder(database, identity, log);
   const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
   const transport = settings.transport.create();
   const exclusive = transport.capabilities.processes === 'one';

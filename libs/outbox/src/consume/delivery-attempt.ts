@@ -140,7 +140,9 @@ export class DeliveryAttempt {
         `the claim of event ${this.delivery.eventId} failed: ${(error as Error).message}`,
       );
     }
-    await this.after(this.postponed(busyMs()));
+    await this.after(undefined);
+    // Not awaited: whoever holds the lock may hold it long, and this slot is needed meanwhile.
+    void this.parts.recorder.postpone(this.delivery, Math.round(busyMs()));
     return 'postponed';
   }
 

@@ -8,25 +8,28 @@ import type { InfrastructureConnection } from '../tables/infrastructure-connecti
 import type { Bound } from '../tables/wire/statement.js';
 
 /**
- * Records what came of a delivery when its own connection cannot: on the worker's infrastructure connection, again and
- * again until it is done. It may stop trying when the process has lost the number under which the row is leased: the
+ * Records what came of a delivery when its own connection cannot: on a connection that is opened for it when it is first
+ * needed, again and again until it is done. Not on the taker's: a record may wait for the lock of a backend that dies
+ * slowly, and nothing else shall wait with it. It may stop trying when the process has lost the number under which the row is leased: the
  * row is then freed by whoever takes the old number's leases back (this worker or a sweep), with nothing charged.
  */
 export class LateRecorder {
   private readonly throttled: ThrottledLog;
+  private readonly connection: InfrastructureConnection;
   private closed = false;
 
   constructor(
     private readonly database: Database,
-    private readonly connection: InfrastructureConnection,
     private readonly identity: WorkerIdentity,
     log: Log,
   ) {
     this.throttled = new ThrottledLog(log);
+    this.connection = database.infrastructure('records', log, ['SET lock_timeout = 1000']);
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.closed = true;
+    await this.connection.close();
   }
 
   /** The number of rows changed; 0 also when the row is not this worker's any more. */

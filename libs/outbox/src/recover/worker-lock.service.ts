@@ -20,7 +20,8 @@ const seenEveryMs = 5_000;
  */
 export class WorkerLockService extends BackgroundService {
   private readonly connection: InfrastructureConnection;
-  private before: number | undefined;
+  /** Numbers that were lost and whose rows are still to be freed. */
+  private readonly before = new Set<number>();
 
   constructor(
     private readonly database: Database,
@@ -40,10 +41,7 @@ export class WorkerLockService extends BackgroundService {
     const number = rows[0]?.id;
     if (number === undefined) throw new Error('the enrolment returned no number');
     this.identity.number = number;
-    if (this.before !== undefined) {
-      await this.connection.run(this.database.deliveries.leave(this.before));
-      this.before = undefined;
-    }
+    await this.leave();
     return number;
   }
 
@@ -62,13 +60,25 @@ export class WorkerLockService extends BackgroundService {
 
   protected async turn(): Promise<number> {
     const { number } = this.identity;
-    if (number === undefined) await this.enrol();
-    else await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
+    if (number === undefined) {
+      await this.enrol();
+    } else {
+      await this.leave();
+      await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
+    }
     return seenEveryMs;
   }
 
+  /** Rows fetched under a lost number are free again, uncharged: this process lives, so no event is suspect. */
+  private async leave(): Promise<void> {
+    for (const number of this.before) {
+      await this.connection.run(this.database.deliveries.leave(number));
+      this.before.delete(number);
+    }
+  }
+
   private lost(): void {
-    this.before ??= this.identity.number;
+    if (this.identity.number !== undefined) this.before.add(this.identity.number);
     this.identity.lost();
     this.wake.nudge();
   }
