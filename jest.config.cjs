@@ -37,18 +37,28 @@ const shared = {
   },
 };
 
+const server = {
+  globalSetup: '<rootDir>/test/support/global-setup.ts',
+  globalTeardown: '<rootDir>/test/support/global-teardown.ts',
+};
+
 module.exports = {
   maxWorkers: 2,
   testTimeout: 60_000,
   projects: [
-    { ...shared, displayName: 'library', rootDir: __dirname, testMatch: ['<rootDir>/libs/*/src/**/*.spec.ts'] },
+    {
+      ...shared,
+      displayName: 'library',
+      rootDir: __dirname,
+      testMatch: ['<rootDir>/libs/*/src/**/*.spec.ts'],
+      ...server,
+    },
     {
       ...shared,
       displayName: 'e2e',
       rootDir: __dirname,
       testMatch: ['<rootDir>/test/**/*.e2e-spec.ts'],
-      globalSetup: '<rootDir>/test/support/global-setup.ts',
-      globalTeardown: '<rootDir>/test/support/global-teardown.ts',
+      ...server,
     },
   ],
 };

@@ -89,7 +89,7 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
     follower: base.follower,
     connection,
     transport,
-    lock: new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, log),
+    lock: new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, wakeTaker, log),
     consumer,
     recorder,
     relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, log),

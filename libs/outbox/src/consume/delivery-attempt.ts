@@ -1,4 +1,3 @@
-import { jittered } from '../core/backoff.js';
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import type { Delivery, OutboxEvent } from '../core/envelope.js';
 import type { ThrottledLog } from '../core/throttled-log.js';
@@ -7,7 +6,6 @@ import type { Database } from '../tables/database.js';
 import { deadFrom } from '../tables/deliveries.table.js';
 import type { ClaimRow } from '../tables/handled.table.js';
 import { bucketOf } from '../tables/schema/schema-versions.js';
-import type { BatchError } from '../tables/wire/batch.js';
 import type { Bound } from '../tables/wire/statement.js';
 import type { CommitWatcher } from '../transactions/commit-watcher.js';
 import type { HandlerTransaction } from '../transactions/handler-transaction.js';
@@ -119,7 +117,8 @@ export class DeliveryAttempt {
   }
 
   private async foreign(type: string): Promise<Outcome> {
-    await this.after(this.postponed(foreignTypeMs));
+    await this.rollback();
+    await this.parts.recorder.postpone(this.delivery, foreignTypeMs);
     this.parts.throttled.warn(
       'foreign',
       `'${type}' waits: ${this.subscription.where} (durable '${this.subscription.durable}') does not handle that type, another version of the app may`,
@@ -130,20 +129,26 @@ export class DeliveryAttempt {
   /** Nothing of the handler ran: nothing is charged. */
   private async notClaimed(error: unknown): Promise<Outcome> {
     const trouble = databaseTrouble(error);
-    if (trouble === 'outage' || this.transaction.connectionLost) {
-      await this.parts.recorder.postpone(this.delivery, jittered(1_000));
-      return 'postponed';
-    }
-    if (trouble === 'other' || (error as BatchError).statement !== 1) {
+    if (trouble === 'other') {
       this.parts.throttled.error(
         'claim',
         `the claim of event ${this.delivery.eventId} failed: ${(error as Error).message}`,
       );
     }
-    await this.after(undefined);
-    // Not awaited: whoever holds the lock may hold it long, and this slot is needed meanwhile.
+    await this.rollback();
+    // Not awaited: whoever holds a lock on the row may hold it long, and this slot is needed meanwhile.
     void this.parts.recorder.postpone(this.delivery, Math.round(busyMs()));
     return 'postponed';
+  }
+
+  /** Before a handler ran: a connection that is lost now says nothing about the event. */
+  private async rollback(): Promise<void> {
+    try {
+      await this.transaction.recordAfter(this.parts.database.nothing());
+      this.clean = true;
+    } catch {
+      this.clean = false;
+    }
   }
 
   private async commit(claim: Claimed): Promise<Outcome> {
@@ -249,11 +254,6 @@ export class DeliveryAttempt {
       this.parts.records.after(this.bucket, this.delivery, claim, decision, error),
     );
     return this.parts.records.tell(this.subscription, claim, decision, error, rowCount);
-  }
-
-  private postponed(delayMs: number): Bound {
-    const { eventId, durable, lease } = this.delivery;
-    return this.parts.database.deliveries.postpone(eventId, durable, lease, `${Math.round(delayMs)} milliseconds`);
   }
 
   private context(claim: Claimed): DeliveryContext {

@@ -49,8 +49,9 @@ export class DeliveryHandler {
       outcome,
       ended: async () => current?.attempt.run.settled,
       abandon: (reason) => {
-        current?.attempt.run.abort(reason);
+        // The connection first: what follows then finds it lost and charges nothing.
         current?.transaction.abandon();
+        current?.attempt.run.abandon(reason);
       },
     };
   }

@@ -8,6 +8,7 @@ export type RunResult =
 /** One run of a user's method: its signal, its time limit, and the moment it really ended. */
 export class HandlerRun {
   private readonly aborter = new AbortController();
+  private giveUp: (result: RunResult) => void = () => {};
   /** Resolves when the method's promise has settled, which may be long after the time limit. */
   settled: Promise<void> = Promise.resolve();
 
@@ -15,8 +16,10 @@ export class HandlerRun {
     return this.aborter.signal;
   }
 
-  abort(reason: unknown): void {
+  /** Waits no longer for the method, whatever it does, and aborts its signal. */
+  abandon(reason: Error): void {
     this.aborter.abort(reason);
+    this.giveUp({ kind: 'threw', error: reason });
   }
 
   async run(work: () => Promise<unknown>, timeoutMs: number, timeout: () => HandlerTimeoutError): Promise<RunResult> {
@@ -27,6 +30,7 @@ export class HandlerRun {
     this.settled = ended.then(() => {});
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<RunResult>((resolve) => {
+      this.giveUp = resolve;
       timer = setTimeout(() => resolve({ kind: 'timeout', error: timeout() }), timeoutMs);
     });
     try {

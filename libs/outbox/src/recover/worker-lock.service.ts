@@ -1,5 +1,6 @@
 import { BackgroundService } from '../core/background-service.js';
 import type { Log } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
@@ -29,6 +30,7 @@ export class WorkerLockService extends BackgroundService {
     private readonly app: string,
     private readonly exclusive: boolean,
     private readonly inFlight: () => number,
+    private readonly taker: WakeSignal,
     log: Log,
   ) {
     super('outbox.worker', log);
@@ -38,11 +40,14 @@ export class WorkerLockService extends BackgroundService {
   /** Takes a number; called at boot, and by the loop whenever the number was lost. */
   async enrol(): Promise<number> {
     const [{ rows }] = await this.connection.run(this.database.workers.enrol(this.app, this.exclusive ? 't' : 'f'));
-    const number = rows[0]?.id;
-    if (number === undefined) throw new Error('the enrolment returned no number');
-    this.identity.number = number;
+    const [row] = rows;
+    if (!row) throw new Error('the enrolment returned no number');
+    this.identity.number = row.id;
+    this.identity.others = row.others;
     await this.leave();
-    return number;
+    // Without a number nothing could be fetched; what waited meanwhile shall not wait for the poll as well.
+    this.taker.nudge();
+    return row.id;
   }
 
   /** Frees what is still leased to this worker and lets its lock go. */

@@ -11,7 +11,7 @@ export class WorkersTable {
 
   constructor(schema: string, keys: LockKeys) {
     const bind = (sql: string): string => inSchema(schema, sql.replaceAll('{worker}', `${keys.worker}`));
-    this.enrol = statement<{ id: number }>('worker_enrol', bind(enrolSql));
+    this.enrol = statement<{ id: number; others: number }>('worker_enrol', bind(enrolSql));
     this.seen = statement('worker_seen', bind(seenSql));
     this.others = statement<{ id: number; app: string; exclusive: boolean }>('worker_others', bind(othersSql));
     this.sweep = statement<{ dead: number; freed: number; others: number }>('worker_sweep', bind(sweepSql));
@@ -22,7 +22,7 @@ export class WorkersTable {
 /** Number, then lock, then row: a sweeper never sees a row without its lock. Parameters: app, whether no other may live. */
 const enrolSql = `
 WITH n AS (SELECT nextval(pg_get_serial_sequence('outbox.workers', 'id'))::int AS id), l AS MATERIALIZED (SELECT id, pg_advisory_lock({worker}, id) FROM n)
-INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT id, $1::text, $2::boolean FROM l RETURNING id`;
+INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT id, $1::text, $2::boolean FROM l RETURNING id, (SELECT count(*)::int FROM outbox.workers) AS others`;
 
 /** Every 5 s; for people and views, nothing depends on it. Parameters: number, in flight. */
 const seenSql = 'UPDATE outbox.workers SET seen_at = clock_timestamp(), in_flight = $2::jsonb WHERE id = $1::int';

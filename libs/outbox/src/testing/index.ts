@@ -1,0 +1,2 @@
+export type { TestApi, TransportSetup } from './describe-transport.js';
+export { describeTransport } from './describe-transport.js';

@@ -1,0 +1,109 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { INestApplicationContext, LoggerService } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
+import type { DeliveryContext } from '../consume/delivery-context.js';
+import { Subscribe, type SubscribeOptions } from '../consume/subscribe.decorator.js';
+import type { OutboxEvent } from '../core/envelope.js';
+import type { TransportFactory } from '../core/transport.js';
+import { EventPublisher } from '../events/event-publisher.js';
+import { OutboxModule } from '../outbox.module.js';
+import type { OutboxRole } from '../outbox.options.js';
+
+export const probeType = 'conformance.probe.sent';
+
+export interface ProbeOptions {
+  readonly url: string;
+  readonly transport: TransportFactory;
+  /** The durables this app handles; none for an app that only publishes. */
+  readonly durables: readonly string[];
+  readonly role?: OutboxRole;
+  readonly concurrency?: number;
+  readonly subscribe?: SubscribeOptions;
+  readonly handle?: (event: OutboxEvent<{ n: number }>, context: DeliveryContext) => Promise<void>;
+}
+
+/** An app of the conformance suite: its handlers write one row each into `conformance_effects`, named after the app. */
+export interface ProbeApp {
+  readonly app: INestApplicationContext;
+  readonly publisher: EventPublisher;
+  readonly dataSource: DataSource;
+  /** Most handlers that ran at once. */
+  readonly most: () => number;
+  publish(numbers: readonly number[]): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+const silent: LoggerService = { log: () => {}, warn: () => {}, error: () => {} };
+
+export async function bootProbe(name: string, options: ProbeOptions): Promise<ProbeApp> {
+  const counter = { running: 0, most: 0 };
+  const providers = options.durables.map((durable) => handlerClass(name, durable, options, counter));
+  const app = await NestFactory.createApplicationContext(
+    {
+      module: class ProbeModule {},
+      imports: [
+        TypeOrmModule.forRoot({ type: 'postgres', url: options.url, poolSize: 10, retryAttempts: 0 }),
+        OutboxModule.forRoot({
+          transport: options.transport,
+          role: options.role ?? 'all',
+          schema: { onStart: 'migrate' },
+          drain: '1s',
+          handlers: { concurrency: options.concurrency ?? 4 },
+        }),
+        OutboxModule.forFeature({ emits: [probeType] }),
+      ],
+      providers,
+    },
+    { logger: silent, abortOnError: false },
+  );
+  const dataSource = app.get(DataSource);
+  const publisher = app.get(EventPublisher);
+  return {
+    app,
+    publisher,
+    dataSource,
+    most: () => counter.most,
+    publish: (numbers) =>
+      dataSource.transaction(async () => {
+        const events = numbers.map((n) => ({ event: probeType, payload: { n } }));
+        return (await publisher.publishMany(events)).map(({ id }) => id);
+      }),
+    close: () => app.close(),
+  };
+}
+
+function handlerClass(
+  name: string,
+  durable: string,
+  options: ProbeOptions,
+  counter: { running: number; most: number },
+) {
+  class ProbeHandler {
+    @Subscribe(probeType, durable, { backoff: ['200ms'], ...options.subscribe })
+    async handle(event: OutboxEvent<{ n: number }>, context: DeliveryContext): Promise<void> {
+      counter.running += 1;
+      counter.most = Math.max(counter.most, counter.running);
+      try {
+        await context.manager.query(
+          'INSERT INTO conformance_effects (event_id, durable, n, app) VALUES ($1, $2, $3, $4)',
+          [event.id, context.durable, event.payload.n, name],
+        );
+        await options.handle?.(event, context);
+      } finally {
+        counter.running -= 1;
+      }
+    }
+  }
+  return ProbeHandler;
+}
+
+/** Waits until `look` is true; throws after `withinMs`. */
+export async function until(what: string, look: () => Promise<boolean>, withinMs = 20_000): Promise<void> {
+  const end = performance.now() + withinMs;
+  while (!(await look())) {
+    if (performance.now() > end) throw new Error(`${what}: not within ${withinMs} ms`);
+    await pause(20);
+  }
+}
