@@ -105,7 +105,13 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
 function deliveryHandler({ settings, log }: WiringInput, base: Foundation, recorder: LateRecorder): DeliveryHandler {
   const { database, follower, commits } = base;
   const throttled = new ThrottledLog(log);
-  const records = new DeliveryRecords(database, new DeadLetterAlert(settings, log), throttled);
+  const records = new DeliveryRecords(
+    database,
+    new DeadLetterAlert(settings, log),
+    throttled,
+    base.wakeTaker,
+    settings.pollMs,
+  );
   return new DeliveryHandler({ database, follower, commits, recorder, records, throttled });
 }
 

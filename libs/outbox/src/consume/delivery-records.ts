@@ -1,6 +1,7 @@
 import type { Delivery } from '../core/envelope.js';
 import { errorText } from '../core/error-text.js';
 import type { ThrottledLog } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { PerBucket } from '../tables/handled.table.js';
 import type { Bound, Statement } from '../tables/wire/statement.js';
@@ -15,6 +16,8 @@ export class DeliveryRecords {
     private readonly database: Database,
     private readonly alert: DeadLetterAlert,
     private readonly throttled: ThrottledLog,
+    private readonly taker: WakeSignal,
+    private readonly pollMs: number,
   ) {}
 
   /** For the claim's own transaction: the mark becomes something else. */
@@ -95,6 +98,8 @@ export class DeliveryRecords {
       );
       return 'settled';
     }
+    // The taker sleeps until what it knew to be next; a step shorter than its poll is news to it.
+    if ('delayMs' in decision && decision.delayMs < this.pollMs) this.taker.nudge();
     switch (decision.kind) {
       case 'retry':
         this.throttled.warn(

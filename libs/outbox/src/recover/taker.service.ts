@@ -39,26 +39,34 @@ export class TakerService extends BackgroundService {
 
   protected async turn(): Promise<number> {
     const worker = this.identity.number;
-    if (worker !== undefined) await this.take(worker);
-    return jittered(this.settings.pollMs);
+    const nextMs = worker === undefined ? undefined : await this.take(worker);
+    return Math.min(jittered(this.settings.pollMs), nextMs ?? Number.POSITIVE_INFINITY);
   }
 
-  private async take(worker: number): Promise<void> {
+  /** Takes what there is room for; returns the milliseconds until the next row is due, if one waits. */
+  private async take(worker: number): Promise<number | undefined> {
     const room = this.consumer.room();
-    const free = [...room.values()].reduce((sum, n) => sum + n, 0);
-    if (free === 0) return this.consumer.expectMore();
+    if (![...room.values()].some((free) => free > 0)) {
+      this.consumer.expectMore();
+      return undefined;
+    }
     const { floor, full } = this.floor.next();
     const { deliveries } = this.database;
-    const [taken, alone] = await this.connection.run(
+    const [{ rows }, outlook] = await this.connection.run(
       deliveries.take([...room.keys()], [...room.values()], worker, floor),
-      deliveries.aloneWaits([...room.keys()]),
+      deliveries.outlook([...room.keys()]),
     );
-    const rows = taken.rows;
-    const more = [...room].some(([durable, n]) => n > 0 && rows.filter((row) => row.durable === durable).length >= n);
+    const next = outlook.rows[0];
+    if (!next) throw new Error('the outlook statement returned no row');
+    const more = [...room].some(
+      ([durable, free]) => free > 0 && rows.filter((r) => r.durable === durable).length >= free,
+    );
     if (more) this.consumer.expectMore();
-    if (full) more ? this.floor.reset() : this.floor.swept(alone.rows[0]?.minute_ago ?? '-infinity');
+    if (full && more) this.floor.reset();
+    else if (full) this.floor.swept(next.minute_ago);
     this.deliver(rows, worker);
-    if (alone.rows[0]?.waits) await this.runAlone();
+    if (next.alone_waits) await this.runAlone();
+    return next.next_ms ?? undefined;
   }
 
   private deliver(rows: readonly TakenRow[], worker: number): void {

@@ -5,6 +5,15 @@ export interface TakenRow {
   readonly durable: number;
 }
 
+export interface OutlookRow {
+  /** A row that must run alone is due. */
+  readonly alone_waits: boolean;
+  /** Milliseconds until the next row is due; null when none waits. */
+  readonly next_ms: number | null;
+  /** A minute ago by the database's clock; see `Floor`. */
+  readonly minute_ago: string;
+}
+
 /** From this many interruptions on a delivery runs alone in its process; the partial indexes of `deliveries` say 3, too. */
 export const aloneFrom = 3;
 /** With this many interruptions a delivery is not run again but becomes a dead letter. */
@@ -13,7 +22,7 @@ export const deadFrom = 6;
 /** `deliveries`: every delivery that waits, and every one that is leased to a worker. A finished one has no row. */
 export class DeliveriesTable {
   readonly take;
-  readonly aloneWaits;
+  readonly outlook;
   readonly takeAlone;
   readonly giveBack;
   readonly postpone;
@@ -22,7 +31,7 @@ export class DeliveriesTable {
 
   constructor(schema: string) {
     this.take = statement<TakenRow>('take', inSchema(schema, takeSql));
-    this.aloneWaits = statement<{ waits: boolean; minute_ago: string }>('alone_waits', inSchema(schema, aloneWaitsSql));
+    this.outlook = statement<OutlookRow>('outlook', inSchema(schema, outlookSql));
     this.takeAlone = statement<TakenRow>('take_alone', inSchema(schema, takeAloneSql));
     this.giveBack = statement('give_back', inSchema(schema, giveBackSql));
     this.postpone = statement('postpone', inSchema(schema, postponeSql));
@@ -38,10 +47,13 @@ WITH t AS MATERIALIZED (SELECT d.tid FROM unnest($1::smallint[], $2::int[]) w(du
     AND due_at > $4::timestamptz AND due_at <= statement_timestamp() ORDER BY due_at LIMIT w.free FOR UPDATE SKIP LOCKED) d)
 UPDATE outbox.deliveries SET lease = $3::int WHERE ctid = ANY (ARRAY(SELECT tid FROM t)) RETURNING event_id, durable`;
 
-/** Whether a row that must run alone is due for one of these durables; and a minute ago, for the floor. Parameters: durables. */
-const aloneWaitsSql = `
+/** What a taker wants to know beside what it took. Parameters: durables. */
+const outlookSql = `
 SELECT EXISTS (SELECT 1 FROM unnest($1::smallint[]) w(durable) CROSS JOIN LATERAL (SELECT 1 FROM outbox.deliveries
-  WHERE durable = w.durable AND lease IS NULL AND interruptions >= ${aloneFrom} AND due_at <= statement_timestamp() LIMIT 1) d) AS waits,
+    WHERE durable = w.durable AND lease IS NULL AND interruptions >= ${aloneFrom} AND due_at <= statement_timestamp() LIMIT 1) d) AS alone_waits,
+  (SELECT ceil(extract(epoch FROM min(d.due_at) - statement_timestamp()) * 1000) FROM unnest($1::smallint[]) w(durable) CROSS JOIN LATERAL
+    (SELECT due_at FROM outbox.deliveries WHERE durable = w.durable AND lease IS NULL AND interruptions < ${aloneFrom}
+     AND due_at > statement_timestamp() ORDER BY due_at LIMIT 1) d)::bigint AS next_ms,
   (statement_timestamp() - interval '1 minute')::text AS minute_ago`;
 
 /** One row that must run alone. Parameters: durables, this worker's number. */
