@@ -29,7 +29,7 @@ module.exports = {
     rule(
       'transports-on-core',
       'A transport knows the port, postgres also the tables; never a feature, never another transport.',
-      { path: `${lib}/transports/([^/]+)/` },
+      { path: `${lib}/transports/([^/]+)/`, pathNot: specs },
       { path: lib, pathNot: `${lib}/core/|${lib}/transports/$1/|${lib}/tables/|${lib}/outbox\\.errors\\.ts` },
     ),
     rule(

@@ -1,0 +1,53 @@
+import * as outbox from './index.js';
+import * as testing from './testing/index.js';
+
+describe('the public names', () => {
+  it('are these, and change on purpose only', () => {
+    expect(Object.keys(outbox).sort()).toEqual([
+      'DeadLetters',
+      'EventPublisher',
+      'HandlerTimeoutError',
+      'InterruptedError',
+      'InvalidEventError',
+      'NestedTransactionLeftOpenError',
+      'NotInTransactionError',
+      'OutboxBootError',
+      'OutboxError',
+      'OutboxModule',
+      'SchemaError',
+      'SchemaLockedError',
+      'SnoozeError',
+      'Subscribe',
+      'SwallowedSqlError',
+      'TransactionEndedByHandlerError',
+      'TransactionFinishedError',
+      'UnrecoverableError',
+      'UnsupportedDriverError',
+      'memory',
+      'outboxSchema',
+      'postgres',
+    ]);
+    expect(Object.keys(testing)).toEqual(['describeTransport']);
+  });
+
+  it('every error has a code of its own', () => {
+    const codes = [
+      new outbox.NotInTransactionError('a.b.c'),
+      new outbox.TransactionFinishedError('it'),
+      new outbox.InvalidEventError('a.b.c', 'payload', 'is wrong'),
+      new outbox.UnrecoverableError('no'),
+      new outbox.SnoozeError('1s'),
+      new outbox.HandlerTimeoutError('d', 'id', 1),
+      new outbox.SwallowedSqlError('d'),
+      new outbox.TransactionEndedByHandlerError('d'),
+      new outbox.NestedTransactionLeftOpenError('d'),
+      new outbox.InterruptedError('d', 6),
+      new outbox.OutboxBootError([]),
+      new outbox.SchemaLockedError(1, 10, {}),
+      new outbox.SchemaError('x'),
+      new outbox.UnsupportedDriverError('x'),
+    ].map((error) => error.code);
+    expect(new Set(codes).size).toBe(codes.length);
+    expect(codes.every((code) => /^OUTBOX_[A-Z_]+$/.test(code))).toBe(true);
+  });
+});

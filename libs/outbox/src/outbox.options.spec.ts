@@ -1,0 +1,51 @@
+import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
+import { postgres } from './transports/postgres/postgres.transport.js';
+
+const problems = (options: unknown): string[] =>
+  new OutboxSettings(options as OutboxOptions, postgres()).problems.map((p) => p.message);
+
+describe('options', () => {
+  it('have the documented defaults', () => {
+    const settings = new OutboxSettings({}, postgres());
+    expect(settings).toMatchObject({
+      role: 'all',
+      schema: 'outbox',
+      onStart: 'verify',
+      maxAttempts: 10,
+      timeoutMs: 30_000,
+      relayBatch: 500,
+      pollMs: 1_000,
+      maxEventBytes: 524_288,
+      drainMs: 10_000,
+      handlerConcurrency: undefined,
+    });
+    expect(settings.transport.name).toBe('postgres');
+    expect(settings.backoff(9, undefined)).toBeGreaterThanOrEqual(19_440_000);
+    expect(Object.isFrozen(settings)).toBe(true);
+  });
+
+  it.each([
+    [{ rol: 'worker' }, "'rol'", "'role'"],
+    [{ relay: { bacth: 1 } }, "'relay.bacth'", "'batch'"],
+    [{ role: 'workers' }, 'role', "'worker'"],
+    [{ drain: '10' }, 'drain', 'unit'],
+    [{ handlers: { timeout: 30 } }, 'handlers.timeout', 'unit'],
+    [{ handlers: { backoff: [] } }, 'handlers.backoff', 'at least one'],
+    [{ handlers: { backoff: ['1s', 'soon'] } }, 'handlers.backoff[1]', 'unit'],
+    [{ handlers: { maxAttempts: 0 } }, 'handlers.maxAttempts', '1 to 1000'],
+    [{ relay: { batch: 1.5 } }, 'relay.batch', 'whole number'],
+    [{ transport: 'nats' }, 'transport', 'postgres()'],
+    [{ schema: { name: 'Outbox' } }, 'Outbox', 'lower-case'],
+    [{ schema: { name: 'public' } }, 'public', 'of its own'],
+    [{ schema: 'outbox' }, 'schema', 'object'],
+  ])('%j is refused by name, with the remedy', (options, name, remedy) => {
+    const [first, ...more] = problems(options);
+    expect(first).toContain(name);
+    expect(first).toContain(remedy);
+    expect(more).toEqual([]);
+  });
+
+  it('all problems are told at once', () => {
+    expect(problems({ rol: 1, drain: 'x', relay: { batch: 0 } })).toHaveLength(3);
+  });
+});
