@@ -86,7 +86,7 @@ module.exports = {
       'nats-behind-its-transport',
       'nats is imported in transports/jetstream alone.',
       { pathNot: `${lib}/transports/jetstream/` },
-      { path: 'node_modules/nats/' },
+      { path: '(^|/)node_modules/nats/|^nats$' },
     ),
     rule(
       'doors-only',

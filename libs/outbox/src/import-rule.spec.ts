@@ -5,63 +5,49 @@ import { join } from 'node:path';
 
 const root = process.cwd();
 
-/** Runs the import rule over a copy of the library with one more file in it; returns its exit code and what it said. */
-function cruise(file: string, text: string): { code: number | null; said: string } {
+/** Runs the import rule over a copy of the library with some more files in it; returns its exit code and what it said. */
+function cruise(files: readonly (readonly [string, string])[]): { code: number | null; said: string } {
   const copy = mkdtempSync(join(tmpdir(), 'outbox-imports-'));
   try {
-    for (const part of ['libs', 'src', 'tsconfig.base.json', 'package.json', '.dependency-cruiser.cjs']) {
-      cpSync(join(root, part), join(copy, part), {
-        recursive: true,
-        filter: (path) => !/node_modules|[\\/]dist([\\/]|$)/.test(path),
-      });
+    for (const part of ['libs', 'src', 'test', 'tsconfig.base.json', 'package.json', '.dependency-cruiser.cjs']) {
+      const filter = (path: string): boolean => !/node_modules|[\\/]dist([\\/]|$)/.test(path);
+      cpSync(join(root, part), join(copy, part), { recursive: true, filter });
     }
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-    writeFileSync(join(copy, file), text);
-    const run = spawnSync(
-      process.execPath,
-      [
-        join(root, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs'),
-        '--config',
-        '.dependency-cruiser.cjs',
-        'libs/outbox/src',
-        'src',
-      ],
-      { cwd: copy, encoding: 'utf8' },
-    );
+    for (const [file, text] of files) writeFileSync(join(copy, file), text);
+    const cruiser = join(root, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs');
+    const args = [cruiser, '--config', '.dependency-cruiser.cjs', 'libs/outbox/src', 'src'];
+    const run = spawnSync(process.execPath, args, { cwd: copy, encoding: 'utf8' });
     return { code: run.status, said: run.stdout + run.stderr };
   } finally {
     rmSync(copy, { recursive: true, force: true });
   }
 }
 
+/** One broken arrow for each rule: the rule's name, the file, what it must not import. */
+const broken: readonly (readonly [string, string, string])[] = [
+  ['core-is-a-leaf', 'libs/outbox/src/core/broken.ts', '../tables/events.table.js'],
+  ['tables-on-core', 'libs/outbox/src/tables/broken.ts', '../transactions/runner-queue.js'],
+  ['transactions-on-core-and-tables', 'libs/outbox/src/transactions/broken.ts', '../events/event-type.js'],
+  ['transports-on-core', 'libs/outbox/src/transports/postgres/broken.ts', '../../relay/relay-pass.js'],
+  ['features-not-sideways', 'libs/outbox/src/relay/broken.ts', '../recover/sweep.service.js'],
+  ['events-only-for-consume', 'libs/outbox/src/recover/broken.ts', '../events/event-type.js'],
+  ['consume-only-for-recover', 'libs/outbox/src/relay/broken-too.ts', '../consume/lane.js'],
+  ['nobody-imports-the-index', 'libs/outbox/src/relay/broken-index.ts', '../index.js'],
+  ['module-is-the-root', 'libs/outbox/src/consume/broken.ts', '../outbox.module.js'],
+  ['nats-behind-its-transport', 'libs/outbox/src/relay/broken-nats.ts', 'nats'],
+  ['doors-only', 'src/broken.ts', '../libs/outbox/src/core/backoff.js'],
+  ['no-circular', 'libs/outbox/src/core/circle.ts', './circle.js'],
+];
+
 describe('the import rule', () => {
   it('holds', () => {
-    expect(cruise('libs/outbox/src/core/fine.ts', 'export {};\n')).toEqual({
-      code: 0,
-      said: expect.stringContaining('no dependency violations'),
-    });
-  });
+    expect(cruise([])).toEqual({ code: 0, said: expect.stringContaining('no dependency violations') });
+  }, 60_000);
 
-  it.each([
-    ['core-is-a-leaf', 'libs/outbox/src/core/broken.ts', "import '../tables/events.table.js';\n"],
-    ['tables-on-core', 'libs/outbox/src/tables/broken.ts', "import '../transactions/runner-queue.js';\n"],
-    ['transports-on-core', 'libs/outbox/src/transports/postgres/broken.ts', "import '../../relay/relay-pass.js';\n"],
-    ['features-not-sideways', 'libs/outbox/src/relay/broken.ts', "import '../recover/sweep.service.js';\n"],
-    ['consume-only-for-recover', 'libs/outbox/src/relay/broken.ts', "import '../consume/lane.js';\n"],
-    ['nobody-imports-the-index', 'libs/outbox/src/relay/broken.ts', "import '../index.js';\n"],
-    ['doors-only', 'src/broken.ts', "import '../libs/outbox/src/core/backoff.js';\n"],
-    ['no-circular', 'libs/outbox/src/core/broken.ts', "import './broken-too.js';\n"],
-  ])(
-    'fails on a broken arrow: %s',
-    (name, file, text) => {
-      if (name === 'no-circular') {
-        expect(cruise(file, "import type { A } from './broken.js';\nexport type A = 1;\n").said).toContain(name);
-        return;
-      }
-      const { code, said } = cruise(file, text);
-      expect(said).toContain(name);
-      expect(code).not.toBe(0);
-    },
-    60_000,
-  );
+  it('fails on every broken arrow', () => {
+    const { code, said } = cruise(broken.map(([, file, target]) => [file, `import '${target}';\n`]));
+    expect(code).toBeGreaterThan(0);
+    for (const [name] of broken) expect(said).toContain(`error ${name}:`);
+  }, 60_000);
 });
