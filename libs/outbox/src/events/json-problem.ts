@@ -38,6 +38,8 @@ class Walk {
   private object(value: object, path: string, depth: number): Problem {
     if (depth >= deepest) return { path, problem: `is nested deeper than ${deepest} levels` };
     if (this.open.has(value)) return { path, problem: 'refers back to an object that contains it' };
+    if (value instanceof Date && Number.isNaN(value.getTime()))
+      return { path, problem: 'is an invalid Date, which JSON would turn into null' };
     if (isLossy(value)) return { path, problem: `is a ${value.constructor.name}, which JSON would turn into {}` };
     this.open.add(value);
     try {
