@@ -80,7 +80,7 @@ export class HandlerTransaction {
 
   /** BEGIN, the claim and the savepoint: one message. */
   async begin<Row>(claim: Bound<Row>): Promise<BatchResult<Row>> {
-    const [, claimed] = await this.send(begin(), claim, savepoint());
+    const [, claimed] = await this.send(begin, claim, savepoint);
     this.runner.isTransactionActive = true;
     this.runner.transactionDepth = handlerDepth;
     return claimed;
@@ -100,7 +100,7 @@ export class HandlerTransaction {
   /** Commits and proves it by the command tag; a promise that resolves proves nothing. */
   async commit(): Promise<void> {
     try {
-      const [, done] = await this.send(releaseSavepoint(), commit());
+      const [, done] = await this.send(releaseSavepoint, commit);
       if (done.command !== 'COMMIT') throw new SwallowedSqlError(this.durable);
     } catch (error) {
       throw this.named(error);
@@ -109,20 +109,20 @@ export class HandlerTransaction {
 
   /** Undoes the handler's work, records what came of it in the same transaction, and commits that. */
   async recordInside<Row>(record: Bound<Row>): Promise<BatchResult<Row>> {
-    const [, recorded, done] = await this.send(rollbackToSavepoint(), record, commit());
+    const [, recorded, done] = await this.send(rollbackToSavepoint, record, commit);
     if (done.command !== 'COMMIT') throw new Error(`COMMIT answered ${done.command}`);
     return recorded;
   }
 
   /** Ends the transaction whatever its state, and records afterwards. */
   async recordAfter<Row>(record: Bound<Row>): Promise<BatchResult<Row>> {
-    const [, recorded] = await this.send(rollback(), record);
+    const [, recorded] = await this.send(rollback, record);
     return recorded;
   }
 
   /** Commits the claim alone (the row is gone, no handler ran). */
   async commitClaim(): Promise<void> {
-    await this.send(commit());
+    await this.send(commit);
   }
 
   /** Ends the connection without asking anybody. */

@@ -79,7 +79,7 @@ class Batch implements Submittable {
       this.fresh.push(bound.name);
     }
     connection.bind({ portal: '', statement: bound.name, values: [...bound.values], binary: '' }, true);
-    connection.describe({ type: 'P', name: '' }, true);
+    if (!bound.rowless) connection.describe({ type: 'P', name: '' }, true);
     connection.execute({ portal: '', rows: '' }, true);
   }
 
@@ -88,7 +88,10 @@ class Batch implements Submittable {
   }
 
   handleDataRow(message: { fields: readonly (string | null)[] }): void {
-    this.rows.push(Object.fromEntries(this.fields.map((f, i) => [f.name, decode(f.dataTypeID, message.fields[i])])));
+    const row: Record<string, unknown> = {};
+    let i = 0;
+    for (const field of this.fields) row[field.name] = decode(field.dataTypeID, message.fields[i++]);
+    this.rows.push(row);
   }
 
   handleCommandComplete(message: { text: string }): void {

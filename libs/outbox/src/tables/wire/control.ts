@@ -1,12 +1,12 @@
-import { statement } from './statement.js';
+import { command } from './statement.js';
 
 /**
  * Transaction control as prepared statements, so that it travels in one message with what it frames. The isolation is
  * said out loud: a role or database default of REPEATABLE READ would turn "taken already" into error 40001.
  */
-export const begin = statement('begin', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
-export const commit = statement('commit', 'COMMIT');
-export const rollback = statement('rollback', 'ROLLBACK');
+export const begin = command('begin', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
+export const commit = command('commit', 'COMMIT');
+export const rollback = command('rollback', 'ROLLBACK');
 
 /**
  * The savepoint under the handler's work. It bears the name that TypeORM gives to the one below depth 1000, so that a
@@ -14,7 +14,7 @@ export const rollback = statement('rollback', 'ROLLBACK');
  */
 export const handlerDepth = 1000;
 const name = `typeorm_${handlerDepth - 1}`;
-export const savepoint = statement('savepoint', `SAVEPOINT ${name}`);
-export const rollbackToSavepoint = statement('rollback_to', `ROLLBACK TO SAVEPOINT ${name}`);
+export const savepoint = command('savepoint', `SAVEPOINT ${name}`);
+export const rollbackToSavepoint = command('rollback_to', `ROLLBACK TO SAVEPOINT ${name}`);
 /** Fails with 25P02 after a swallowed SQL error, with 25P01 or 3B001 when the handler ended the transaction itself. */
-export const releaseSavepoint = statement('release', `RELEASE SAVEPOINT ${name}`);
+export const releaseSavepoint = command('release', `RELEASE SAVEPOINT ${name}`);

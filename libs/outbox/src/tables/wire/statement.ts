@@ -8,6 +8,8 @@ export interface Bound<Row = unknown> {
   readonly name: string;
   readonly text: string;
   readonly values: readonly (string | null)[];
+  /** Answers with its command tag alone: nobody asks for a description of rows. */
+  readonly rowless?: true;
   /** Never set; carries the type of the rows. */
   readonly row?: Row;
 }
@@ -22,6 +24,11 @@ export type Statement<Row = unknown> = (...values: Value[]) => Bound<Row>;
 export function statement<Row = unknown>(name: string, text: string): Statement<Row> {
   const unique = `outbox_${name}_${createHash('sha256').update(text).digest('hex').slice(0, 8)}`;
   return (...values) => ({ name: unique, text, values: values.map(encode) });
+}
+
+/** A statement without parameters and without rows, ready to be sent. */
+export function command(name: string, text: string): Bound<never> {
+  return { ...statement<never>(name, text)(), rowless: true };
 }
 
 /** Replaces the schema's stand-in `outbox.` in a statement; the name was checked to be a plain lower-case identifier. */
