@@ -87,15 +87,17 @@ function root(
           catalog: EventCatalog,
           discovery: DiscoveryService,
           modules: ModulesContainer,
-        ) =>
-          wire({
+        ) => {
+          lastUpFirstDown(modules);
+          return wire({
             settings,
             dataSource: source,
             catalog,
             discovery,
             roots: () => rootsIn(modules),
             log: new Logger('Outbox'),
-          }),
+          });
+        },
         inject: [OutboxSettings, getDataSourceToken(dataSource), EventCatalog, DiscoveryService, ModulesContainer],
       },
       { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
@@ -104,6 +106,15 @@ function root(
     ],
     exports: [EventPublisher, DeadLetters, EventCatalog],
   };
+}
+
+/**
+ * Nest runs the hooks of start from the far modules to the near ones, those of the end the other way, and holds global
+ * modules for the farthest: handlers would begin before the application is up, and go on (and be charged for failing)
+ * while its destroy hooks take away what they need. The distance is fixed at the first hook, after this.
+ */
+function lastUpFirstDown(modules: ModulesContainer): void {
+  for (const module of modules.values()) if (module.metatype === OutboxModule) module.distance = -1;
 }
 
 function rootsIn(modules: ModulesContainer): number {
