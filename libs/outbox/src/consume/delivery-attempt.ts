@@ -258,12 +258,15 @@ export class DeliveryAttempt {
 
   private context(claim: Claimed): DeliveryContext {
     const { durable, maxAttempts } = this.subscription;
+    const { run } = this;
     return {
       manager: this.transaction.manager,
       tenantId: claim.event.tenantId,
       attempt: claim.attempt,
       isLastAttempt: claim.attempt >= maxAttempts,
-      signal: this.run.signal,
+      get signal() {
+        return run.signal;
+      },
       idempotencyKey: `${claim.event.id}:${durable}`,
       durable,
     };

@@ -1,4 +1,4 @@
-import { HandlerTimeoutError } from '../outbox.errors.js';
+import type { HandlerTimeoutError } from '../outbox.errors.js';
 
 export type RunResult =
   | { readonly kind: 'returned' }
@@ -7,38 +7,43 @@ export type RunResult =
 
 /** One run of a user's method: its signal, its time limit, and the moment it really ended. */
 export class HandlerRun {
-  private readonly aborter = new AbortController();
+  private aborter: AbortController | undefined;
   private giveUp: (result: RunResult) => void = () => {};
   /** Resolves when the method's promise has settled, which may be long after the time limit. */
   settled: Promise<void> = Promise.resolve();
 
+  /** Made when it is first asked for: most handlers never look at it. */
   get signal(): AbortSignal {
-    return this.aborter.signal;
+    return this.controller().signal;
   }
 
   /** Waits no longer for the method, whatever it does, and aborts its signal. */
   abandon(reason: Error): void {
-    this.aborter.abort(reason);
     this.giveUp({ kind: 'threw', error: reason });
+    this.controller().abort(reason);
   }
 
-  async run(work: () => Promise<unknown>, timeoutMs: number, timeout: () => HandlerTimeoutError): Promise<RunResult> {
-    const ended: Promise<RunResult> = work().then(
-      () => ({ kind: 'returned' }),
-      (error: unknown) => ({ kind: 'threw', error }),
-    );
-    this.settled = ended.then(() => {});
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise<RunResult>((resolve) => {
-      this.giveUp = resolve;
-      timer = setTimeout(() => resolve({ kind: 'timeout', error: timeout() }), timeoutMs);
+  run(work: () => Promise<unknown>, timeoutMs: number, timeout: () => HandlerTimeoutError): Promise<RunResult> {
+    return new Promise((resolve) => {
+      const limit = setTimeout(() => {
+        const error = timeout();
+        end({ kind: 'timeout', error });
+        this.controller().abort(error);
+      }, timeoutMs);
+      const end = (result: RunResult): void => {
+        clearTimeout(limit);
+        resolve(result);
+      };
+      this.giveUp = end;
+      this.settled = work().then(
+        () => end({ kind: 'returned' }),
+        (error: unknown) => end({ kind: 'threw', error }),
+      );
     });
-    try {
-      const result = await Promise.race([ended, limit]);
-      if (result.kind === 'timeout') this.aborter.abort(result.error);
-      return result;
-    } finally {
-      clearTimeout(timer);
-    }
+  }
+
+  private controller(): AbortController {
+    this.aborter ??= new AbortController();
+    return this.aborter;
   }
 }

@@ -9,22 +9,22 @@ export class DeadlineExceeded extends Error {
 }
 
 /** `work`, or `DeadlineExceeded` after `milliseconds`; `late` then learns that the outcome will be ignored. */
-export async function withDeadline<T>(
-  what: string,
-  milliseconds: number,
-  work: Promise<T>,
-  late?: () => void,
-): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
+export function withDeadline<T>(what: string, milliseconds: number, work: Promise<T>, late?: () => void): Promise<T> {
+  // One promise and no race: this stands around every message of a handling.
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
       late?.();
       reject(new DeadlineExceeded(what, milliseconds));
     }, milliseconds);
+    work.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([work, limit]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
