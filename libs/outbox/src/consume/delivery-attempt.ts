@@ -38,6 +38,9 @@ export class DeliveryAttempt {
   readonly run = new HandlerRun();
   /** The connection may go back to the pool. */
   clean = false;
+  /** The connection may be somebody else's by now. */
+  over = false;
+  private pid: number | undefined;
   private nestedLeftOpen = false;
   private readonly bucket: number;
 
@@ -66,6 +69,16 @@ export class DeliveryAttempt {
     if (this.transaction.connectionLost) return this.lost();
     if (result.kind === 'threw') return this.failed(claim, result.error);
     return this.commit(claim);
+  }
+
+  /** No time is left. Without its backend's end a long statement would keep the delivery locked to its own end. */
+  abandon(reason: Error): void {
+    if (!this.over) {
+      if (this.pid !== undefined) void this.parts.recorder.terminate(this.pid);
+      // The connection first: what follows then finds it lost and charges nothing.
+      this.transaction.abandon();
+    }
+    this.run.abandon(reason);
   }
 
   /** Runs the user's method, waits for publishes it did not await, and closes its manager. */
@@ -98,6 +111,7 @@ export class DeliveryAttempt {
       return row === undefined || row.attempt === null ? 'dropped' : 'settled';
     }
     if (!this.subscription.types.includes(row.type)) return this.foreign(row.type);
+    this.pid = row.pid;
     const event: OutboxEvent = {
       id: this.delivery.eventId,
       type: row.type,

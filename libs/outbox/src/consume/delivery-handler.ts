@@ -41,18 +41,14 @@ export class DeliveryHandler {
   constructor(private readonly parts: HandlerParts) {}
 
   handle(delivery: Delivery, subscription: Subscription, stopping: () => boolean): Handling {
-    let current: { attempt: DeliveryAttempt; transaction: HandlerTransaction } | undefined;
-    const outcome = this.tries(delivery, subscription, stopping, (attempt, transaction) => {
-      current = { attempt, transaction };
+    let current: DeliveryAttempt | undefined;
+    const outcome = this.tries(delivery, subscription, stopping, (attempt) => {
+      current = attempt;
     });
     return {
       outcome,
-      ended: async () => current?.attempt.run.settled,
-      abandon: (reason) => {
-        // The connection first: what follows then finds it lost and charges nothing.
-        current?.transaction.abandon();
-        current?.attempt.run.abandon(reason);
-      },
+      ended: async () => current?.run.settled,
+      abandon: (reason) => current?.abandon(reason),
     };
   }
 
@@ -60,7 +56,7 @@ export class DeliveryHandler {
     delivery: Delivery,
     subscription: Subscription,
     stopping: () => boolean,
-    started: (attempt: DeliveryAttempt, transaction: HandlerTransaction) => void,
+    started: (attempt: DeliveryAttempt) => void,
   ): Promise<Outcome> {
     for (let conflicts = 0; ; conflicts++) {
       const shift: Shift = {
@@ -79,7 +75,7 @@ export class DeliveryHandler {
     delivery: Delivery,
     subscription: Subscription,
     shift: Shift,
-    started: (attempt: DeliveryAttempt, transaction: HandlerTransaction) => void,
+    started: (attempt: DeliveryAttempt) => void,
   ): Promise<Outcome> {
     let transaction: HandlerTransaction;
     try {
@@ -93,10 +89,11 @@ export class DeliveryHandler {
       return 'postponed';
     }
     const attempt = new DeliveryAttempt(this.parts, transaction, delivery, subscription, shift);
-    started(attempt, transaction);
+    started(attempt);
     try {
       return await attempt.handle();
     } finally {
+      attempt.over = true;
       await transaction.release(attempt.clean);
     }
   }

@@ -96,7 +96,7 @@ export class LateRecorder {
     } catch (error) {
       this.throttled.warn(
         'terminate',
-        `outbox: the connection of a timed-out handler could not be ended: ${(error as Error).message}`,
+        `outbox: the connection of a handler that took too long could not be ended: ${(error as Error).message}`,
       );
     }
   }

@@ -45,8 +45,11 @@ g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM dead WHERE
 SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) AS freed,
        (SELECT count(*)::int FROM outbox.workers WHERE id <> $1::int AND id NOT IN (SELECT id FROM dead)) AS others`;
 
-/** Clean stop: everything leased is free, and the row goes. Parameters: number. */
+/**
+ * Clean stop: everything leased is free, and the row goes. A row that a dying backend still has locked cannot be freed;
+ * then the worker's row stays, because what is leased to a number without one is found by no sweep. Parameters: number.
+ */
 const resignSql = `
 WITH f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
       WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED)) RETURNING 1)
-DELETE FROM outbox.workers WHERE id = $1::int AND (SELECT count(*) FROM f) >= 0`;
+DELETE FROM outbox.workers WHERE id = $1::int AND (SELECT count(*) FROM f) = (SELECT count(*) FROM outbox.deliveries WHERE lease = $1::int)`;
