@@ -16,6 +16,8 @@ export interface Stage {
   boot(options?: Omit<TestAppOptions, 'url'> & { readonly url?: string }): Promise<TestApp>;
   /** Waits until nothing is queued and no delivery is due or leased. */
   settled(schema?: string): Promise<void>;
+  /** Waits until nothing is queued or waits for anything, retries included. */
+  drained(): Promise<void>;
 }
 
 /**
@@ -41,6 +43,13 @@ export function useStage(...setup: readonly string[]): Stage {
           + (SELECT count(*) FROM ${schema}.deliveries WHERE due_at <= now() OR lease IS NOT NULL) = 0`;
         return stage.database.value<boolean>(sql);
       });
+    },
+    drained: async () => {
+      await eventually('the queue and the deliveries are empty', () =>
+        stage.database.value<boolean>(
+          'SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS (SELECT 1 FROM outbox.deliveries)',
+        ),
+      );
     },
   };
   beforeAll(async () => {
