@@ -25,8 +25,9 @@ export interface TestApp {
 /** Boots a real Nest app around the given providers, with the schema installed and its log captured. */
 export async function bootApp(options: TestAppOptions): Promise<TestApp> {
   const log = new CapturedLog();
+  let opened: DataSource | undefined;
   class TestModule {}
-  const app = await NestFactory.createApplicationContext(
+  const booting = NestFactory.createApplicationContext(
     {
       module: TestModule,
       imports: [
@@ -41,11 +42,19 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],
-      providers: options.providers ?? [],
+      providers: [
+        ...(options.providers ?? []),
+        { provide: Symbol('opened'), inject: [DataSource], useFactory: (source: DataSource) => (opened = source) },
+      ],
       controllers: options.controllers ?? [],
     },
     { logger: log, abortOnError: false },
   );
+  // Nest closes nothing of an app that did not boot.
+  const app = await booting.catch(async (error) => {
+    await opened?.destroy();
+    throw error;
+  });
   let closed: Promise<void> | undefined;
   return {
     app,
