@@ -1,37 +1,17 @@
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
-import type { Delivery, OutboxEvent } from '../core/envelope.js';
-import type { ThrottledLog } from '../core/throttled-log.js';
+import type { Delivery } from '../core/envelope.js';
 import { HandlerTimeoutError, InterruptedError } from '../outbox.errors.js';
-import type { Database } from '../tables/database.js';
 import { deadFrom } from '../tables/deliveries.table.js';
-import type { ClaimRow } from '../tables/handled.table.js';
 import { bucketOf } from '../tables/schema/schema-versions.js';
 import type { Bound } from '../tables/wire/statement.js';
-import type { CommitWatcher } from '../transactions/commit-watcher.js';
 import type { HandlerTransaction } from '../transactions/handler-transaction.js';
-import type { TransactionFollower } from '../transactions/transaction-follower.js';
 import { type Decision, decide } from './decision.js';
+import { takeClaim } from './delivery-claim.js';
 import type { DeliveryContext } from './delivery-context.js';
-import type { DeliveryRecords } from './delivery-records.js';
+import type { HandlerParts } from './handler-parts.js';
 import { HandlerRun } from './handler-run.js';
 import type { Claimed, Outcome, Shift } from './handling.js';
-import type { LateRecorder } from './late-recorder.js';
 import type { Subscription } from './subscription.js';
-
-/** What the handler of deliveries stands on. */
-export interface HandlerParts {
-  readonly database: Database;
-  readonly follower: TransactionFollower;
-  readonly commits: CommitWatcher;
-  readonly recorder: LateRecorder;
-  readonly records: DeliveryRecords;
-  readonly throttled: ThrottledLog;
-}
-
-/** Between a claim that was refused for the moment and its next try. */
-const busyMs = (): number => 1_000 + Math.random() * 4_000;
-/** A type that this process does not handle under this durable: a newer or older version of the app may. */
-const foreignTypeMs = 30_000;
 
 /** One try at one delivery, in one transaction. See `delivery-handler.ts` for the states and what a crash leaves. */
 export class DeliveryAttempt {
@@ -55,8 +35,11 @@ export class DeliveryAttempt {
   }
 
   async handle(): Promise<Outcome> {
-    const claim = await this.claim();
+    const { claimed: claim, clean } = await takeClaim(this.parts, this.transaction, this.delivery, this.subscription);
+    this.clean = clean;
     if (typeof claim === 'string') return claim;
+    this.clean = false;
+    this.pid = claim.pid;
     if (claim.interruptions >= deadFrom) {
       return this.inside(claim, { kind: 'dead' }, new InterruptedError(this.subscription.durable, claim.interruptions));
     }
@@ -86,82 +69,10 @@ export class DeliveryAttempt {
     try {
       await this.subscription.run(claim.event, this.context(claim));
       await this.transaction.scope.settle();
+      await this.transaction.announce('BeforeTransactionCommit');
+      await this.transaction.scope.settle();
     } finally {
       this.transaction.scope.close();
-    }
-  }
-
-  private async claim(): Promise<Claimed | Outcome> {
-    const { eventId, durable, lease } = this.delivery;
-    const claim = this.parts.database.handled.claim[this.bucket];
-    if (!claim) throw new Error(`no claim for bucket ${this.bucket}`);
-    try {
-      const { rows } = await this.transaction.begin(claim(eventId, durable, lease));
-      return await this.read(rows[0]);
-    } catch (error) {
-      return this.notClaimed(error);
-    }
-  }
-
-  private async read(row: ClaimRow | undefined): Promise<Claimed | Outcome> {
-    if (row === undefined || row.attempt === null || !row.claimed || row.type === null) {
-      // Not leased to us any more, handled already, or the event is gone: the row (if it was ours) has done its work.
-      await this.transaction.commitClaim();
-      this.clean = true;
-      return row === undefined || row.attempt === null ? 'dropped' : 'settled';
-    }
-    if (!this.subscription.types.includes(row.type)) return this.foreign(row.type);
-    this.pid = row.pid;
-    const event: OutboxEvent = {
-      id: this.delivery.eventId,
-      type: row.type,
-      payload: row.payload,
-      tenantId: row.tenant_id,
-      subject: row.subject,
-      headers: row.headers ?? {},
-      occurredAt: new Date(row.created_ms ?? 0),
-    };
-    return {
-      event,
-      attempt: row.attempt + 1,
-      interruptions: row.interruptions ?? 0,
-      snoozes: row.snoozes ?? 0,
-      pid: row.pid,
-    };
-  }
-
-  private async foreign(type: string): Promise<Outcome> {
-    await this.rollback();
-    await this.parts.recorder.postpone(this.delivery, foreignTypeMs);
-    this.parts.throttled.warn(
-      'foreign',
-      `'${type}' waits: ${this.subscription.where} (durable '${this.subscription.durable}') does not handle that type, another version of the app may`,
-    );
-    return 'postponed';
-  }
-
-  /** Nothing of the handler ran: nothing is charged. */
-  private async notClaimed(error: unknown): Promise<Outcome> {
-    const trouble = databaseTrouble(error);
-    if (trouble === 'other') {
-      this.parts.throttled.error(
-        'claim',
-        `the claim of event ${this.delivery.eventId} failed: ${(error as Error).message}`,
-      );
-    }
-    await this.rollback();
-    // Not awaited: whoever holds a lock on the row may hold it long, and this slot is needed meanwhile.
-    void this.parts.recorder.postpone(this.delivery, Math.round(busyMs()));
-    return 'postponed';
-  }
-
-  /** Before a handler ran: a connection that is lost now says nothing about the event. */
-  private async rollback(): Promise<void> {
-    try {
-      await this.transaction.recordAfter(this.parts.database.nothing());
-      this.clean = true;
-    } catch {
-      this.clean = false;
     }
   }
 
@@ -179,7 +90,17 @@ export class DeliveryAttempt {
     }
     this.clean = true;
     this.parts.commits.committed(this.transaction.scope.runner);
+    await this.tellSubscribers('AfterTransactionCommit');
     return 'handled';
+  }
+
+  private async tellSubscribers(event: 'AfterTransactionCommit' | 'AfterTransactionRollback'): Promise<void> {
+    const error = await this.transaction.announceEnd(event);
+    if (error === undefined) return;
+    this.parts.throttled.warn(
+      'subscriber',
+      `a TypeORM subscriber failed after a handler's transaction: ${String(error)}`,
+    );
   }
 
   private async failed(claim: Claimed, error: unknown): Promise<Outcome> {
@@ -216,16 +137,17 @@ export class DeliveryAttempt {
   /** Behind ROLLBACK TO, in the claim's own transaction. */
   private async inside(claim: Claimed, decision: Decision, error: unknown): Promise<Outcome> {
     if (decision.kind === 'uncharged') return this.afterwards(claim, decision, error);
+    let rowCount: number;
     try {
-      const { rowCount } = await this.transaction.recordInside(
-        this.parts.records.inside(this.bucket, this.delivery, claim, decision, error),
-      );
-      this.clean = true;
-      return this.parts.records.tell(this.subscription, claim, decision, error, rowCount);
+      const record = this.parts.records.inside(this.bucket, this.delivery, claim, decision, error);
+      ({ rowCount } = await this.transaction.recordInside(record));
     } catch (trouble) {
       if (this.transaction.connectionLost || databaseTrouble(trouble) === 'outage') return this.lost();
       return this.afterwards(claim, decision, error);
     }
+    this.clean = true;
+    await this.tellSubscribers('AfterTransactionRollback');
+    return this.parts.records.tell(this.subscription, claim, decision, error, rowCount);
   }
 
   /** The transaction is over or not worth keeping: ROLLBACK, then record on the row that came back. */
@@ -242,6 +164,7 @@ export class DeliveryAttempt {
       const { rowCount } = await this.transaction.recordAfter(record ?? this.parts.database.nothing());
       // A nested transaction that was not awaited may still send: such a connection never goes back.
       this.clean = !this.nestedLeftOpen;
+      await this.tellSubscribers('AfterTransactionRollback');
       return rowCount;
     } catch {
       await this.lost();

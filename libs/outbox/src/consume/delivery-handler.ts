@@ -2,7 +2,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { jittered } from '../core/backoff.js';
 import type { Delivery } from '../core/envelope.js';
 import { HandlerTransaction } from '../transactions/handler-transaction.js';
-import { DeliveryAttempt, type HandlerParts } from './delivery-attempt.js';
+import { DeliveryAttempt } from './delivery-attempt.js';
+import type { HandlerParts } from './handler-parts.js';
 import type { Outcome, Shift } from './handling.js';
 import type { Subscription } from './subscription.js';
 

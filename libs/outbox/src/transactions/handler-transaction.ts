@@ -107,6 +107,22 @@ export class HandlerTransaction {
     }
   }
 
+  /** TypeORM's subscribers hear of this transaction as of any other; what they throw before the commit fails the handler. */
+  announce(event: 'BeforeTransactionCommit'): Promise<void> {
+    return this.runner.broadcaster.broadcast(event);
+  }
+
+  /** After the fact: what subscribers throw now changes nothing, and is returned to be logged. */
+  async announceEnd(event: 'AfterTransactionCommit' | 'AfterTransactionRollback'): Promise<unknown> {
+    try {
+      this.runner.isTransactionActive = false;
+      await withDeadline(`a subscriber's ${event}`, messageMs, this.runner.broadcaster.broadcast(event));
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
   /** Undoes the handler's work, records what came of it in the same transaction, and commits that. */
   async recordInside<Row>(record: Bound<Row>): Promise<BatchResult<Row>> {
     const [, recorded, done] = await this.send(rollbackToSavepoint, record, commit);

@@ -1,0 +1,109 @@
+import { databaseTrouble } from '../core/database-errors.js';
+import type { Delivery } from '../core/envelope.js';
+import type { ClaimRow } from '../tables/handled.table.js';
+import { bucketOf } from '../tables/schema/schema-versions.js';
+import type { HandlerTransaction } from '../transactions/handler-transaction.js';
+import type { HandlerParts } from './handler-parts.js';
+import type { Claimed, Outcome } from './handling.js';
+import type { Subscription } from './subscription.js';
+
+/** Between a claim that was refused for the moment and its next try: 1 to 5 s. */
+const busyMs = (): number => Math.round(1_000 + Math.random() * 4_000);
+/** A type that this process does not handle under this durable: a newer or older version of the app may. */
+const foreignTypeMs = 30_000;
+
+export interface ClaimResult {
+  /** The event to handle, or what came of the delivery instead; its transaction is over then. */
+  readonly claimed: Claimed | Outcome;
+  /** The connection may go back to the pool as it is. */
+  readonly clean: boolean;
+}
+
+/** Opens the handler's transaction with the claim. Nothing of the handler has run, so nothing here is ever charged. */
+export async function takeClaim(
+  parts: HandlerParts,
+  transaction: HandlerTransaction,
+  delivery: Delivery,
+  subscription: Subscription,
+): Promise<ClaimResult> {
+  const claim = parts.database.handled.claim[bucketOf(delivery.eventId)];
+  if (!claim) throw new Error(`there is no bucket ${bucketOf(delivery.eventId)}`);
+  try {
+    const { rows } = await transaction.begin(claim(delivery.eventId, delivery.durable, delivery.lease));
+    const [row] = rows;
+    if (!row || !isClaim(row)) {
+      // Not leased to us any more, handled already, or the event is gone: the row (if it was ours) has done its work.
+      await transaction.commitClaim();
+      return { claimed: row?.attempt == null ? 'dropped' : 'settled', clean: true };
+    }
+    if (subscription.types.includes(row.type)) return { claimed: claimedOf(delivery, row), clean: true };
+    return await foreign(parts, transaction, delivery, subscription, row.type);
+  } catch (error) {
+    return refused(parts, transaction, delivery, error);
+  }
+}
+
+/** A row of the claim that holds an event. */
+type FullClaim = ClaimRow & { readonly attempt: number; readonly type: string };
+
+function isClaim(row: ClaimRow): row is FullClaim {
+  return row.claimed && row.attempt !== null && row.type !== null;
+}
+
+function claimedOf(delivery: Delivery, row: FullClaim): Claimed {
+  return {
+    event: {
+      id: delivery.eventId,
+      type: row.type,
+      payload: row.payload,
+      tenantId: row.tenant_id,
+      subject: row.subject,
+      headers: row.headers ?? {},
+      occurredAt: new Date(row.created_ms ?? 0),
+    },
+    attempt: row.attempt + 1,
+    interruptions: row.interruptions ?? 0,
+    snoozes: row.snoozes ?? 0,
+    pid: row.pid,
+  };
+}
+
+async function foreign(
+  parts: HandlerParts,
+  transaction: HandlerTransaction,
+  delivery: Delivery,
+  { where, durable }: Subscription,
+  type: string,
+): Promise<ClaimResult> {
+  const clean = await rolledBack(parts, transaction);
+  void parts.recorder.postpone(delivery, foreignTypeMs);
+  parts.throttled.warn(
+    'foreign',
+    `'${type}' waits: ${where} (durable '${durable}') does not handle that type, another version of the app may`,
+  );
+  return { claimed: 'postponed', clean };
+}
+
+async function refused(
+  parts: HandlerParts,
+  transaction: HandlerTransaction,
+  delivery: Delivery,
+  error: unknown,
+): Promise<ClaimResult> {
+  if (databaseTrouble(error) === 'other') {
+    parts.throttled.error('claim', `the claim of event ${delivery.eventId} failed: ${(error as Error).message}`);
+  }
+  const clean = await rolledBack(parts, transaction);
+  // Not awaited: whoever holds a lock on the row may hold it long, and this slot is needed meanwhile.
+  void parts.recorder.postpone(delivery, busyMs());
+  return { claimed: 'postponed', clean };
+}
+
+async function rolledBack(parts: HandlerParts, transaction: HandlerTransaction): Promise<boolean> {
+  try {
+    await transaction.recordAfter(parts.database.nothing());
+    return true;
+  } catch {
+    return false;
+  }
+}
