@@ -1,4 +1,11 @@
-import type { INestApplicationContext, LoggerService, ModuleMetadata, Provider, Type } from '@nestjs/common';
+import type {
+  DynamicModule,
+  INestApplicationContext,
+  LoggerService,
+  ModuleMetadata,
+  Provider,
+  Type,
+} from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { type EventManifest, EventPublisher, OutboxModule, type OutboxRootOptions } from 'nestjs-outbox';
@@ -11,6 +18,8 @@ export interface TestAppOptions {
   readonly imports?: ModuleMetadata['imports'];
   readonly manifest?: EventManifest;
   readonly outbox?: OutboxRootOptions;
+  /** In place of `OutboxModule.forRoot(outbox)`. */
+  readonly root?: DynamicModule;
   readonly typeorm?: Partial<Extract<DataSourceOptions, { type: 'postgres' }>>;
 }
 
@@ -38,7 +47,7 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
           retryAttempts: 0,
           ...options.typeorm,
         }),
-        OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...options.outbox }),
+        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...options.outbox }),
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],
