@@ -1,51 +1,59 @@
 import 'reflect-metadata';
-import { Injectable, Module } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { TypeOrmModule } from '@nestjs/typeorm';
-import { type DeliveryContext, EventPublisher, type OutboxEvent, OutboxModule, Subscribe } from 'nestjs-outbox';
-import { startPostgres } from 'throwaway-postgres';
-import { DataSource } from 'typeorm';
+import { fileURLToPath } from 'node:url';
+import { readArguments, usage } from './demo/arguments.js';
+import { DemoError, wordsOf } from './demo/demo-error.js';
+import { runLive } from './demo/live.js';
+import { runOnce } from './demo/once.js';
+import { servePostgres } from './demo/postgres-process.js';
+import { work } from './demo/worker-process.js';
 
-const server = await startPostgres();
-let n = 0;
-let fails = 0;
-@Injectable()
-class Ledger {
-  @Subscribe('billing.invoice.paid', 'ledger', { backoff: ['100ms'] })
-  async post(e: OutboxEvent<{ i: number }>, ctx: DeliveryContext) {
-    if (e.payload.i === 7 && fails++ < 2) throw new Error('boom');
-    await ctx.manager.query('insert into effects (event_id) values ($1)', [e.id]);
-    n++;
+const main = fileURLToPath(import.meta.url);
+/** A second Ctrl-C this long after the first one stops waiting. A shell may send the first one twice. */
+const patienceMs = 2_000;
+
+/** One signal stops the demo in order. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  let first = 0;
+  const onSignal = (): void => {
+    if (!stop.signal.aborted) {
+      first = performance.now();
+      stop.abort();
+    } else if (performance.now() - first > patienceMs) process.exit(130);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal);
+  return stop.signal;
+}
+
+async function demo(): Promise<number> {
+  try {
+    const options = readArguments(process.argv.slice(2));
+    if (options.help) {
+      console.log(usage);
+      return 0;
+    }
+    const signal = stopSignal();
+    if (!options.once) {
+      await runLive(main, options, signal);
+      return 0;
+    }
+    const result = await runOnce(main, options, signal);
+    console.log(JSON.stringify(result));
+    return result.ok ? 0 : 1;
+  } catch (error) {
+    console.error(`demo: ${wordsOf(error)}`);
+    return error instanceof DemoError ? error.exitCode : 1;
   }
 }
-@Module({
-  imports: [
-    TypeOrmModule.forRoot({ type: 'postgres', url: server.url }),
-    OutboxModule.forRoot({ schema: { onStart: 'migrate' } }),
-    OutboxModule.forFeature({ emits: ['billing.invoice.paid'] }),
-  ],
-  providers: [Ledger],
-})
-class App {}
-const app = await NestFactory.createApplicationContext(App);
-const ds = app.get(DataSource);
-const pub = app.get(EventPublisher);
-await ds.query('create table effects (event_id uuid primary key)');
-const t0 = performance.now();
-for (let i = 0; i < 2000; i += 50)
-  await ds.transaction(async () => {
-    await Promise.all(Array.from({ length: 50 }, (_, k) => pub.publish('billing.invoice.paid', { i: i + k })));
-  });
-console.log('published', performance.now() - t0);
-while (n < 2000) await new Promise((r) => setTimeout(r, 20));
-console.log(
-  'handled',
-  n,
-  performance.now() - t0,
-  await ds.query('select count(*) from effects'),
-  await ds.query(
-    'select (select count(*) from outbox.handled) h, (select count(*) from outbox.deliveries) d, (select count(*) from outbox.queue) q',
-  ),
-);
-await app.close();
-await server.stop();
+
+// The demo's other processes are forks of this file.
+switch (process.env['OUTBOX_DEMO_PROCESS']) {
+  case 'postgres':
+    await servePostgres();
+    break;
+  case 'worker':
+    await work();
+    break;
+  default:
+    process.exitCode = await demo();
+}

@@ -1,0 +1,79 @@
+import { parseArgs } from 'node:util';
+import { DemoError } from './demo-error.js';
+
+export interface DemoArguments {
+  readonly help: boolean;
+  /** Runs to the end and reports, instead of staying up. */
+  readonly once: boolean;
+  readonly events: number;
+  /** Publishes this file's lines instead of invoices of its own. */
+  readonly input: string | undefined;
+  /** Whole processes that handle; 0: the one that publishes handles, too. */
+  readonly workers: number;
+  readonly kill: boolean;
+}
+
+export const usage = `npm run demo -- [options]
+
+  without options     an app that stays up: a trickle of invoices, a live summary, HTTP, until Ctrl-C
+  --once              runs to the end; the last line of stdout is one JSON object, the exit code 0 only if
+                      nothing was lost and nothing was done twice
+  --events N          how many events --once publishes (default 500)
+  --input FILE        publishes the lines of FILE: {"type": ..., "tenant": ..., "payload": ...}
+  --workers N         N worker processes on one database; this one publishes and counts
+  --kill              SIGKILLs a random worker every second and replaces it (needs --workers)
+  --help
+
+DATABASE_URL names the database; without it a Postgres is started in a temporary folder and removed at the end.`;
+
+const defaultEvents = 500;
+
+export function readArguments(argv: readonly string[]): DemoArguments {
+  const values = parsed(argv);
+  const { once = false, kill = false, help = false, input } = values;
+  const workers = wholeNumber('--workers', values.workers, 1, 32) ?? 0;
+  if (kill && workers === 0)
+    throw misused('--kill needs --workers N: the process that publishes and counts is not killed');
+  if (values.events !== undefined && !once)
+    throw misused('--events needs --once: without it the demo publishes until it is stopped');
+  if (values.events !== undefined && input !== undefined)
+    throw misused('--events and --input exclude each other: the file says how many events there are');
+  return {
+    help,
+    once,
+    kill,
+    input,
+    workers,
+    events: wholeNumber('--events', values.events, 1, 1_000_000) ?? defaultEvents,
+  };
+}
+
+function parsed(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: false,
+      options: {
+        once: { type: 'boolean' },
+        events: { type: 'string' },
+        input: { type: 'string' },
+        workers: { type: 'string' },
+        kill: { type: 'boolean' },
+        help: { type: 'boolean' },
+      },
+    }).values;
+  } catch (error) {
+    throw misused((error as Error).message.split('. ')[0] ?? '');
+  }
+}
+
+function wholeNumber(option: string, text: string | undefined, least: number, most: number): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+  throw misused(`${option} is '${text}'; it is a whole number from ${least} to ${most}`);
+}
+
+function misused(message: string): DemoError {
+  return new DemoError(`${message} (--help shows the options)`, 2);
+}

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { DemoArguments } from './arguments.js';
+import { DemoError } from './demo-error.js';
+import { Feeder } from './feeder.js';
+import { type InputLine, publishInput, readInput } from './input-file.js';
+import { Progress } from './progress.js';
+import { openShow, type Show } from './show.js';
+import { type Counts, deliveriesOf, Tally } from './tally.js';
+
+export interface Result {
+  readonly ok: boolean;
+  readonly published: number;
+  readonly handled: number;
+  readonly handledTwice: number;
+  readonly lost: number;
+  readonly retried: number;
+  readonly deadLetters: number;
+  readonly seconds: number;
+  readonly kills?: number;
+}
+
+/** Requests at a time; handlers need connections of the same pool. */
+const lanes = 4;
+const lookEveryMs = 200;
+/** Without any change this long the run is given up. The longest wait of the library's own is a minute. */
+const patienceMs = 120_000;
+
+/** Runs to the end; the result is counted after everything has been stopped. */
+export async function runOnce(main: string, options: DemoArguments, signal: AbortSignal): Promise<Result> {
+  const lines = options.input === undefined ? undefined : await readInput(options.input);
+  const total = lines
+    ? lines.reduce((sum, line) => sum + deliveriesOf(line.type), 0)
+    : Feeder.deliveries(options.events);
+  const progress = new Progress(total);
+  let show: Show | undefined;
+  try {
+    show = await openShow(main, options, (line) => progress.note(line), signal);
+    const tally = new Tally(show.stage.adminUrl, randomUUID(), show.stage.blobFolder);
+    await tally.open();
+    try {
+      const began = performance.now();
+      const run = new Run(show, tally, progress, signal);
+      await Promise.race([run.toTheEnd(options, lines), show.failed]);
+      const seconds = Math.round((performance.now() - began) / 100) / 10;
+      await show.stopApp();
+      return await run.result(seconds);
+    } finally {
+      await tally.close();
+    }
+  } finally {
+    progress.stop();
+    await show?.close();
+  }
+}
+
+class Run {
+  constructor(
+    private readonly show: Show,
+    private readonly tally: Tally,
+    private readonly progress: Progress,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  async toTheEnd(options: DemoArguments, lines: readonly InputLine[] | undefined): Promise<void> {
+    let publishing = true;
+    const published = this.publish(options, lines).finally(() => {
+      publishing = false;
+    });
+    await Promise.all([published, this.settled(() => publishing)]);
+  }
+
+  async result(seconds: number): Promise<Result> {
+    const { tally, progress } = this;
+    const counts = await tally.counts();
+    const filesLeft = await tally.filesLeft();
+    const lost = counts.missing + counts.mailsMissing + filesLeft;
+    for (const { event_id, durable, state } of counts.missing > 0 ? await tally.missing(10) : [])
+      progress.note(`missing: ${durable} of event ${event_id}: ${state}`);
+    if (counts.mailsMissing > 0) progress.note(`missing: ${counts.mailsMissing} mails noted as sent`);
+    if (filesLeft > 0) progress.note(`missing: the removal of ${filesLeft} files`);
+    if (counts.waiting > 0) progress.note(`unfinished: ${counts.waiting} rows still wait in the outbox`);
+    if (counts.mailRepeats > 0)
+      progress.note(`the mail server was handed ${counts.mailRepeats} mails again and delivered each once`);
+    return {
+      ok: lost === 0 && counts.twice === 0 && counts.waiting === 0 && counts.published === tally.noted,
+      published: counts.published,
+      handled: counts.handled,
+      handledTwice: counts.twice,
+      lost,
+      retried: counts.retried,
+      deadLetters: counts.dead,
+      seconds,
+      ...(this.show.pool ? { kills: this.show.pool.kills } : {}),
+    };
+  }
+
+  private async publish(options: DemoArguments, lines: readonly InputLine[] | undefined): Promise<void> {
+    if (lines) {
+      for (const event of await publishInput(this.show.app, options.input ?? '', lines)) this.tally.note(event);
+      return;
+    }
+    const feeder = new Feeder(this.show.app);
+    let next = 0;
+    const lane = async (): Promise<void> => {
+      while (next < options.events && !this.signal.aborted) this.tally.note(await feeder.feed(next++));
+    };
+    await Promise.all(Array.from({ length: lanes }, lane));
+  }
+
+  /** Until every delivery has its effect or its dead letter and nothing waits; or until nothing has changed for long. */
+  private async settled(publishing: () => boolean): Promise<void> {
+    let before = '';
+    let changed = performance.now();
+    while (!this.signal.aborted) {
+      const complete = !publishing();
+      const counts = await this.tally.counts();
+      const done = counts.deliveries - counts.missing;
+      this.progress.update(done, describe(counts, this.show));
+      if (complete && counts.missing === 0 && counts.waiting === 0) return;
+      const now = JSON.stringify(counts);
+      if (now !== before) changed = performance.now();
+      before = now;
+      if (performance.now() - changed > patienceMs) {
+        this.progress.note(`given up: nothing has changed for ${patienceMs / 1_000} s`);
+        return;
+      }
+      await pause(lookEveryMs, undefined, { signal: this.signal }).catch(() => {});
+    }
+    throw new DemoError('stopped before the end', 130);
+  }
+}
+
+function describe(counts: Counts, show: Show): string {
+  const { published, retried, dead } = counts;
+  const workers = show.pool ? `, ${show.pool.size} workers, ${show.pool.kills} kills` : '';
+  return `${published} events published, ${retried} retries, ${dead} dead${workers}`;
+}

@@ -1,0 +1,86 @@
+import { randomBytes } from 'node:crypto';
+import { Client } from 'pg';
+import { DataSource } from 'typeorm';
+import { Outbox1764374400000 } from '../../migrations/1764374400000-outbox.js';
+import { DemoTables1764374400001 } from '../../migrations/1764374400001-demo-tables.js';
+import { DemoError, wordsOf } from './demo-error.js';
+
+/** Holds what the migrations grant; the roles that log in are members of it. */
+const groupRole = 'outbox_demo';
+/** Two demos that start on one database take turns. */
+const lock = `SELECT pg_advisory_lock(hashtext('${groupRole}'))`;
+
+export interface PreparedDatabase {
+  /** As an ordinary role of this run's own, under row-level security. */
+  readonly appUrl: string;
+  /** Removes that role. */
+  discard(): Promise<void>;
+}
+
+/** What an administrator does before a deploy: an ordinary role for the app, and the migrations. */
+export async function prepareDatabase(adminUrl: string): Promise<PreparedDatabase> {
+  const client = await connect(adminUrl);
+  const role = `${groupRole}_${randomBytes(4).toString('hex')}`;
+  const password = randomBytes(16).toString('hex');
+  try {
+    await client.query(lock);
+    await makeRoles(client, role, password);
+    await migrate(adminUrl);
+  } catch (error) {
+    throw new DemoError(`the database could not be prepared: ${wordsOf(error)}`, 1, { cause: error });
+  } finally {
+    await client.end();
+  }
+  const appUrl = new URL(adminUrl);
+  appUrl.username = role;
+  appUrl.password = password;
+  return { appUrl: appUrl.href, discard: () => dropRole(adminUrl, role) };
+}
+
+async function connect(url: string): Promise<Client> {
+  if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol) || new URL(url).hostname === '')
+    throw new DemoError(
+      'DATABASE_URL is no URL of a Postgres with a host: postgres://user:password@host:5432/database',
+      2,
+    );
+  const { host, pathname } = new URL(url);
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: 10_000 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return client;
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw new DemoError(`cannot connect to the database ${host}${pathname}: ${wordsOf(error)}`, 1, { cause: error });
+  }
+}
+
+async function makeRoles(client: Client, role: string, password: string): Promise<void> {
+  const { rowCount } = await client.query('SELECT 1 FROM pg_roles WHERE rolname = $1', [groupRole]);
+  if (rowCount === 0) await client.query(`CREATE ROLE ${groupRole} NOLOGIN`);
+  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD '${password}' IN ROLE ${groupRole}`);
+}
+
+async function migrate(url: string): Promise<void> {
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url,
+    migrations: [Outbox1764374400000, DemoTables1764374400001],
+    migrationsTableName: 'outbox_demo_migrations',
+  });
+  await dataSource.initialize();
+  try {
+    await dataSource.runMigrations();
+  } finally {
+    await dataSource.destroy();
+  }
+}
+
+async function dropRole(url: string, role: string): Promise<void> {
+  const client = await connect(url);
+  try {
+    await client.query(`DROP ROLE ${role}`);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,37 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startPostgresProcess } from './postgres-process.js';
+import { prepareDatabase } from './preparation.js';
+
+/** Everything the demo stands on, and how it is cleared away. */
+export interface Stage {
+  readonly adminUrl: string;
+  readonly appUrl: string;
+  readonly blobFolder: string;
+  clear(): Promise<void>;
+}
+
+/** A worker's pool and the library's own connections, and what a killed one leaves behind until the server notices. */
+const connectionsOfWorker = 40;
+
+export async function setStage(main: string, workers: number): Promise<Stage> {
+  const clearing: (() => Promise<unknown>)[] = [];
+  const clear = async (): Promise<void> => {
+    for (const step of clearing.splice(0).toReversed()) await step();
+  };
+  try {
+    const given = process.env['DATABASE_URL'];
+    const server = given ? undefined : await startPostgresProcess(main, 100 + workers * connectionsOfWorker);
+    if (server) clearing.push(() => server.stop());
+    const adminUrl = given ?? server?.url ?? '';
+    const { appUrl, discard } = await prepareDatabase(adminUrl);
+    clearing.push(discard);
+    const blobFolder = await mkdtemp(join(tmpdir(), 'outbox-demo-'));
+    clearing.push(() => rm(blobFolder, { recursive: true, force: true }));
+    return { adminUrl, appUrl, blobFolder, clear };
+  } catch (error) {
+    await clear();
+    throw error;
+  }
+}

@@ -1,0 +1,5 @@
+export const blobRemoved = 'file.blob.removed';
+
+export interface BlobRemoved {
+  readonly path: string;
+}
