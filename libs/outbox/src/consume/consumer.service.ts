@@ -34,8 +34,11 @@ export class ConsumerService implements DeliveryReceiver {
   private slots = 1;
   private state: 'open' | 'quiet' | 'stopped' = 'open';
   private readonly idleWaiters = new Set<() => void>();
-  /** More rows wait than there was room for: the taker is nudged when there is. */
-  private hungry = false;
+  /**
+   * Durables of which more rows may wait than there was room for: the taker is nudged when one of them has room. Those
+   * without a backlog must not answer for them: they always have room, and would use the nudge up.
+   */
+  private readonly hungry = new Set<number>();
 
   constructor(
     private readonly handler: DeliveryHandler,
@@ -77,9 +80,10 @@ export class ConsumerService implements DeliveryReceiver {
     this.pump();
   }
 
-  /** The taker got as much as it had asked for: it wants to know when there is room again. */
-  expectMore(): void {
-    this.hungry = true;
+  /** The taker got as much as it could ask for of these durables: it wants to know when there is room again. */
+  expectMore(durables: Iterable<number>): void {
+    for (const durable of durables) this.hungry.add(durable);
+    this.askForMore();
   }
 
   /**
@@ -177,10 +181,10 @@ export class ConsumerService implements DeliveryReceiver {
   }
 
   private askForMore(): void {
-    if (!this.hungry || this.state !== 'open') return;
-    const waiting = [...this.lanes.values()].some((lane) => lane.waiting.length <= this.laneRoom(lane));
-    if (!waiting) return;
-    this.hungry = false;
+    if (this.state !== 'open') return;
+    const hungry = [...this.lanes.values()].filter((lane) => this.hungry.has(lane.durable));
+    if (!hungry.some((lane) => lane.waiting.length <= this.laneRoom(lane))) return;
+    this.hungry.clear();
     this.taker.nudge();
   }
 
@@ -204,7 +208,7 @@ export class ConsumerService implements DeliveryReceiver {
   private reopen(): void {
     if (this.state !== 'quiet') return;
     this.state = 'open';
-    this.hungry = true;
+    this.expectMore(this.lanes.keys());
     this.pump();
   }
 
@@ -214,6 +218,6 @@ export class ConsumerService implements DeliveryReceiver {
 
   private dropWaiting(): void {
     this.takeWaiting();
-    this.hungry = true;
+    for (const durable of this.lanes.keys()) this.hungry.add(durable);
   }
 }

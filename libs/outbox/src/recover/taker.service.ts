@@ -47,7 +47,7 @@ export class TakerService extends BackgroundService {
   private async take(worker: number): Promise<number | undefined> {
     const room = this.consumer.room();
     if (![...room.values()].some((free) => free > 0)) {
-      this.consumer.expectMore();
+      this.consumer.expectMore(room.keys());
       return undefined;
     }
     const { floor, full } = this.floor.next();
@@ -58,13 +58,13 @@ export class TakerService extends BackgroundService {
     );
     const next = outlook.rows[0];
     if (!next) throw new Error('the outlook statement returned no row');
-    const more = [...room].some(
-      ([durable, free]) => free > 0 && rows.filter((r) => r.durable === durable).length >= free,
-    );
-    if (more) this.consumer.expectMore();
-    if (full && more) this.floor.reset();
+    // Also those without room: nothing of them was looked at, so more may wait, and more that is older than the floor.
+    const more = [...room.keys()].filter((durable) => count(rows, durable) >= (room.get(durable) ?? 0));
+    if (full && more.length > 0) this.floor.reset();
     else if (full) this.floor.swept(next.minute_ago);
     this.deliver(rows, worker);
+    // After what was fetched has taken its room, or that room would ask for more at once.
+    this.consumer.expectMore(more);
     if (next.alone_waits) await this.runAlone();
     return next.next_ms ?? undefined;
   }
@@ -91,6 +91,10 @@ export class TakerService extends BackgroundService {
     const [row] = rows;
     return row && this.identity.number === worker ? leased(row, worker) : undefined;
   }
+}
+
+function count(rows: readonly TakenRow[], durable: number): number {
+  return rows.filter((row) => row.durable === durable).length;
 }
 
 function leased(row: TakenRow, lease: number): Delivery {
