@@ -42,6 +42,24 @@ export class WorkerProcess {
     );
   }
 
+  /** Lets the handlers go on that wait for it (`hold`). */
+  go(): void {
+    this.child.send('go');
+  }
+
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
+  get running(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null;
+  }
+
+  /** Resolves when the process is gone, whatever ended it. */
+  async gone(): Promise<void> {
+    if (this.running) await once(this.child, 'exit');
+  }
+
   /** Sends a signal; resolves at once. */
   signal(signal: NodeJS.Signals): void {
     this.child.kill(signal);
@@ -49,7 +67,7 @@ export class WorkerProcess {
 
   /** SIGKILL, and wait until the process is gone. */
   async kill(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (!this.running) return;
     const exited = once(this.child, 'exit');
     this.child.kill('SIGKILL');
     await exited;
@@ -57,7 +75,7 @@ export class WorkerProcess {
 
   /** SIGTERM, and wait for the exit code. */
   async stop(): Promise<number | null> {
-    if (this.child.exitCode !== null) return this.child.exitCode;
+    if (!this.running) return this.child.exitCode;
     const exited = once(this.child, 'exit');
     this.child.kill('SIGTERM');
     const [code] = await exited;
