@@ -4,7 +4,7 @@ import type { ThrottledLog } from '../core/throttled-log.js';
 import type { WakeSignal } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { PerBucket } from '../tables/handled.table.js';
-import type { Bound, Statement } from '../tables/wire/statement.js';
+import { type Bound, interval, type Statement } from '../tables/wire/statement.js';
 import { type DeadLetterAlert, firstLine } from './dead-letter-alert.js';
 import type { Decision } from './decision.js';
 import type { Claimed, Outcome } from './handling.js';
@@ -123,10 +123,6 @@ export class DeliveryRecords {
         return 'dead';
     }
   }
-}
-
-function interval(milliseconds: number): string {
-  return `${Math.round(milliseconds)} milliseconds`;
 }
 
 function of<Row>(statements: PerBucket<Row>, bucket: number): Statement<Row> {

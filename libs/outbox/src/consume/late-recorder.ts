@@ -5,7 +5,7 @@ import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
-import type { Bound } from '../tables/wire/statement.js';
+import { type Bound, interval } from '../tables/wire/statement.js';
 
 /**
  * Records what came of a delivery when its own connection cannot: on a connection that is opened for it when it is first
@@ -82,7 +82,7 @@ export class LateRecorder {
   async postpone(delivery: Delivery, delayMs: number): Promise<void> {
     await this.record(
       delivery,
-      this.database.deliveries.postpone(delivery.eventId, delivery.durable, delivery.lease, `${delayMs} milliseconds`),
+      this.database.deliveries.postpone(delivery.eventId, delivery.durable, delivery.lease, interval(delayMs)),
     );
   }
 

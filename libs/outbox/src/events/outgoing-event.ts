@@ -1,5 +1,6 @@
 import { durationRemedy, parseDuration } from '../core/duration.js';
 import { InvalidEventError } from '../outbox.errors.js';
+import { interval } from '../tables/wire/statement.js';
 import type { OutgoingEvent } from './event-publisher.js';
 import { eventTypeProblem } from './event-type.js';
 import { jsonProblem, textProblem } from './json-problem.js';
@@ -78,7 +79,7 @@ function delay(event: OutgoingEvent, refuse: Refuse): string | null {
   if (milliseconds === undefined)
     return refuse('delay', `${JSON.stringify(event.delay)} is no duration; ${durationRemedy}`);
   if (milliseconds > longestDelayMs) return refuse('delay', 'is longer than 10 years');
-  return `${milliseconds} milliseconds`;
+  return interval(milliseconds);
 }
 
 function runAt(event: OutgoingEvent, refuse: Refuse): string | null {

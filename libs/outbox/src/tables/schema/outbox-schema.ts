@@ -104,7 +104,11 @@ async function apply(
 }
 
 async function installedVersion(runner: QueryRunner, schema: string): Promise<number> {
-  const [found] = await runner.query(`SELECT to_regclass('${schema}.schema_version') IS NOT NULL AS here`);
+  // Not to_regclass: it answers from a cache that may be older than the advisory lock for which this has just waited.
+  const [found] = await runner.query(
+    `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'schema_version') AS here`,
+    [schema],
+  );
   if (!found.here) return 0;
   const [row] = await runner.query(`SELECT version FROM ${schema}.schema_version`);
   return row.version;

@@ -36,6 +36,11 @@ export function inSchema(schema: string, text: string): string {
   return schema === 'outbox' ? text : text.replaceAll(/\boutbox\./g, `${schema}.`);
 }
 
+/** A length of time as a parameter. In seconds: before PostgreSQL 15 an interval of over 24.8 days in milliseconds is out of range. */
+export function interval(milliseconds: number): string {
+  return `${Math.round(milliseconds) / 1_000} seconds`;
+}
+
 function encode(value: Value): string | null {
   if (value === null) return null;
   return typeof value === 'object' ? `{${value.map(encodeElement).join(',')}}` : String(value);
