@@ -1,4 +1,5 @@
 import { Client, type ClientBase, type ClientConfig } from 'pg';
+import { databaseTrouble } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
 import type { Log } from '../core/throttled-log.js';
 import { type BatchResults, sendBatch } from './wire/batch.js';
@@ -45,7 +46,13 @@ export class InfrastructureConnection {
 
   private async send<const S extends readonly Bound[]>(statements: S): Promise<BatchResults<S>> {
     const client = await this.client();
-    return withDeadline(`the ${this.purpose} connection`, callMs, sendBatch(client, statements), () => destroy(client));
+    try {
+      return await withDeadline(`the ${this.purpose} connection`, callMs, sendBatch(client, statements));
+    } catch (error) {
+      // Too late, or an outage that leaves the socket open: after a failover the old server lives on, read-only.
+      if (databaseTrouble(error) === 'outage') destroy(client);
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
