@@ -15,12 +15,28 @@ export async function createDatabase(server = serverUrl()): Promise<TestDatabase
   await once(server, `CREATE DATABASE ${name}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
-  const client = new Client({ connectionString: url.href });
-  client.on('error', () => {});
-  await client.connect();
+  let connected: Promise<Client> | undefined;
+  const connect = async (): Promise<Client> => {
+    const client = new Client({ connectionString: url.href });
+    // A server that is stopped under a test takes this connection, too; the next query opens another.
+    client.on('error', () => {});
+    client.on('end', () => {
+      connected = undefined;
+    });
+    await client.connect();
+    return client;
+  };
+  const client = (): Promise<Client> => {
+    connected ??= connect().catch((error: unknown) => {
+      connected = undefined;
+      throw error;
+    });
+    return connected;
+  };
+  await client();
   let last: Promise<unknown> = Promise.resolve();
   const query = <R extends QueryResultRow>(sql: string, values?: unknown[]): Promise<R[]> => {
-    const turn = last.then(async () => (await client.query<R>(sql, values)).rows);
+    const turn = last.then(async () => (await (await client()).query<R>(sql, values)).rows);
     last = turn.catch(() => {});
     return turn;
   };
@@ -29,7 +45,7 @@ export async function createDatabase(server = serverUrl()): Promise<TestDatabase
     query,
     value: async <T>(sql: string, values?: unknown[]) => Object.values((await query(sql, values))[0] ?? {})[0] as T,
     drop: async () => {
-      await client.end();
+      await (await connected)?.end();
       await once(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     },
   };

@@ -13,7 +13,7 @@ import {
   type OutboxRole,
   Subscribe,
 } from 'nestjs-outbox';
-import { Client } from 'pg';
+import { Pool } from 'pg';
 import type { WorkerReport } from './worker-process.js';
 
 /** What a test asks of the handler, in the event's payload. */
@@ -41,9 +41,8 @@ const holds = process.env['HOLD'] === 'on';
 const go = once(process, 'message');
 
 /** Counts runs outside every transaction: what a killed process had begun stays on record. */
-const witness = new Client({ connectionString: process.env['DATABASE_URL'], application_name: 'witness' });
+const witness = new Pool({ connectionString: process.env['DATABASE_URL'], application_name: 'witness', max: 1 });
 witness.on('error', () => {});
-await witness.connect();
 
 @Injectable()
 class Work {

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { eventually } from '../../support/eventually.js';
-import { bootApp, type TestApp } from '../../support/test-app.js';
+import { bootApp, type TestApp, type TestAppOptions } from '../../support/test-app.js';
 import { createDatabase, type TestDatabase } from '../../support/test-database.js';
 import type { Task } from '../../support/worker-main.js';
 import { WorkerProcess } from '../../support/worker-process.js';
@@ -15,6 +15,7 @@ import { WorkerProcess } from '../../support/worker-process.js';
  */
 export class FaultSite {
   private readonly workers: WorkerProcess[] = [];
+  private readonly apps: TestApp[] = [];
 
   private constructor(
     readonly database: TestDatabase,
@@ -37,6 +38,13 @@ export class FaultSite {
     const worker = await WorkerProcess.start(this.database.url, env);
     this.workers.push(worker);
     return worker;
+  }
+
+  /** An app in the test's own process; closed with the site when the test has not done so. */
+  async app(options: Omit<TestAppOptions, 'url'>): Promise<TestApp> {
+    const app = await bootApp({ url: this.database.url, manifest: { emits: ['test.work.asked'] }, ...options });
+    this.apps.push(app);
+    return app;
   }
 
   /** Publishes one event for each task, all in one transaction. */
@@ -98,7 +106,7 @@ export class FaultSite {
   /** Ends everything, then looks at what is left behind: no work, no lock, no session. */
   async close(): Promise<void> {
     await Promise.all(this.workers.map((worker) => worker.kill()));
-    await this.publisher.close();
+    await Promise.all([this.publisher, ...this.apps].map((app) => app.close()));
     try {
       await nothingLeft(this.database);
     } finally {

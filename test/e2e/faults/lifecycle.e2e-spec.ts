@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleDestroy, type Provider } from '@nestjs/common';
 import { type DeliveryContext, EventPublisher, type OutboxEvent, type OutboxRole, Subscribe } from 'nestjs-outbox';
 import { eventually, gate } from '../../support/eventually.js';
-import { bootApp } from '../../support/test-app.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 import { FaultSite } from './fault-site.js';
 
@@ -44,12 +43,7 @@ describe('a process lives and dies in order', () => {
         await work(this.publisher);
       }
     }
-    return bootApp({
-      url: site.database.url,
-      outbox: { role, drain: '5s' },
-      manifest: { emits: ['test.work.asked'] },
-      providers: [Work, ...providers],
-    });
+    return site.app({ outbox: { role, drain: '5s' }, providers: [Work, ...providers] });
   }
 
   describe('SIGTERM with enableShutdownHooks', () => {
