@@ -161,6 +161,32 @@ describe('a handler that does not end', () => {
       await app.close();
     });
 
+    it('the retries of others do not wait for that statement', async () => {
+      let failed = false;
+      const app = await boot(
+        async (context, event) => {
+          if ((event.payload as { fail?: boolean }).fail) {
+            failed = true;
+            throw new Error('asked to fail');
+          }
+          await context.manager.query('SELECT pg_sleep(8)');
+        },
+        { outbox: { drain: '1s', infrastructure: { url } } },
+      );
+      const id = await app.hang();
+      await eventually('the line', () => app.log.matching(/could not be ended: permission denied/).length > 0);
+      const others: string[] = [];
+      for (let i = 0; i < 4; i++) {
+        failed = false;
+        others.push(await publish(app, { hang: true, fail: true }));
+        await eventually('it failed', () => failed);
+        const begin = performance.now();
+        await site.handledOnce(others);
+        expect(performance.now() - begin).toBeLessThan(2_500);
+      }
+      await site.handledOnce([id, ...others]);
+    });
+
     it('a stop that cuts off such a handler leaves its worker to the sweeps, which bring the delivery back', async () => {
       const app = await boot((context) => context.manager.query('SELECT pg_sleep(5)'), {
         outbox: { drain: '50ms', infrastructure: { url } },
