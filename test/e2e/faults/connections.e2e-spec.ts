@@ -125,6 +125,26 @@ describe('losing a connection is not a failure', () => {
     expect(await site.database.value('SELECT attempt FROM effects')).toBe(1);
   });
 
+  it('a server that became read-only (25006) is left for one that is not: nobody stays with it', async () => {
+    const readOnly = (value: 'on' | 'off') =>
+      site.database.query(
+        `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = ${value}', current_database()); END $$`,
+      );
+    await site.database.query('SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE');
+    await readOnly('on');
+    const names = ['relay', 'worker', 'worker lock'];
+    const before = await Promise.all(names.map((name) => backends(site.database, `nestjs-outbox ${name}`)));
+    await terminate(before.flat());
+    await eventually('they meet it', () => app.log.matching(/read-only transaction/).length >= 2);
+    await readOnly('off');
+    const ids = await Promise.all(Array.from({ length: 5 }, () => publish({})));
+    await site.handledOnce(ids);
+    expect(await site.attemptsCharged()).toBe(0);
+    await eventually('it has a number again', async () => {
+      return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
+    });
+  });
+
   describe("a handler's during its COMMIT", () => {
     const committing = `datname = current_database() AND query LIKE 'COMMIT%' AND wait_event = 'PgSleep'`;
 
