@@ -7,8 +7,8 @@ import { DemoError, wordsOf } from './demo-error.js';
 
 /** Holds what the migrations grant; the roles that log in are members of it. */
 const groupRole = 'outbox_demo';
-/** Two demos that start on one database take turns. */
-const lock = `SELECT pg_advisory_lock(hashtext('${groupRole}'))`;
+/** Held as long as the demo runs: the workers of a second one would look for this one's files in their own folder. */
+const lock = `SELECT pg_try_advisory_lock(hashtext('${groupRole}')) AS free`;
 
 export interface PreparedDatabase {
   /** As an ordinary role of this run's own, under row-level security. */
@@ -23,18 +23,32 @@ export async function prepareDatabase(adminUrl: string): Promise<PreparedDatabas
   const role = `${groupRole}_${randomBytes(4).toString('hex')}`;
   const password = randomBytes(16).toString('hex');
   try {
-    await client.query(lock);
+    await becomeTheOnlyOne(client);
     await makeRoles(client, role, password);
     await migrate(adminUrl);
   } catch (error) {
-    throw new DemoError(`the database could not be prepared: ${wordsOf(error)}`, 1, { cause: error });
-  } finally {
     await client.end();
+    throw error instanceof DemoError ? error : unprepared(error);
   }
   const appUrl = new URL(adminUrl);
   appUrl.username = role;
   appUrl.password = password;
-  return { appUrl: appUrl.href, discard: () => dropRole(adminUrl, role) };
+  return { appUrl: appUrl.href, discard: () => dropRole(client, role) };
+}
+
+async function becomeTheOnlyOne(client: Client): Promise<void> {
+  const { rows } = await client.query<{ free: boolean }>(lock);
+  if (!rows[0]?.free) throw new DemoError('another demo is running on this database');
+}
+
+const insufficientPrivilege = '42501';
+
+function unprepared(error: unknown): DemoError {
+  const remedy =
+    (error as { code?: unknown }).code === insufficientPrivilege
+      ? `; the role in DATABASE_URL must own the database and be allowed to create roles and to grant ${groupRole}`
+      : '';
+  return new DemoError(`the database could not be prepared: ${wordsOf(error)}${remedy}`, 1, { cause: error });
 }
 
 async function connect(url: string): Promise<Client> {
@@ -56,8 +70,10 @@ async function connect(url: string): Promise<Client> {
 }
 
 async function makeRoles(client: Client, role: string, password: string): Promise<void> {
-  const { rowCount } = await client.query('SELECT 1 FROM pg_roles WHERE rolname = $1', [groupRole]);
-  if (rowCount === 0) await client.query(`CREATE ROLE ${groupRole} NOLOGIN`);
+  // Roles belong to the whole server: another database's demo may have made it, or be making it now.
+  await client.query(`DO $$ BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '${groupRole}') THEN CREATE ROLE ${groupRole} NOLOGIN; END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`);
   await client.query(`CREATE ROLE ${role} LOGIN PASSWORD '${password}' IN ROLE ${groupRole}`);
 }
 
@@ -76,8 +92,7 @@ async function migrate(url: string): Promise<void> {
   }
 }
 
-async function dropRole(url: string, role: string): Promise<void> {
-  const client = await connect(url);
+async function dropRole(client: Client, role: string): Promise<void> {
   try {
     await client.query(`DROP ROLE ${role}`);
   } finally {

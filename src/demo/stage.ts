@@ -21,7 +21,7 @@ export async function setStage(main: string, workers: number): Promise<Stage> {
     for (const step of clearing.splice(0).toReversed()) await step();
   };
   try {
-    const given = process.env['DATABASE_URL'];
+    const given = process.env['DATABASE_URL'] || undefined;
     const server = given ? undefined : await startPostgresProcess(main, 100 + workers * connectionsOfWorker);
     if (server) clearing.push(() => server.stop());
     const adminUrl = given ?? server?.url ?? '';

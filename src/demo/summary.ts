@@ -51,7 +51,10 @@ const totalsSql = `
 SELECT (SELECT count(*)::int FROM outbox.events) AS published, (SELECT count(*)::int FROM outbox.queue) AS queued`;
 
 const handledSql = effects
-  .map(({ durable, table }) => `SELECT '${durable}' AS durable, count(*)::int AS handled FROM demo.${table}`)
+  .map(
+    ({ durable, table }, place) =>
+      `SELECT ${place} AS place, '${durable}' AS durable, count(*)::int AS handled FROM demo.${table}`,
+  )
   .join(' UNION ALL ');
 
 const durablesSql = `
@@ -59,4 +62,5 @@ SELECT h.durable, h.handled, coalesce(d.waiting, 0) AS waiting, coalesce(d.retry
 FROM (${handledSql}) h
 LEFT JOIN (SELECT n.name, (count(*) FILTER (WHERE attempt = 0))::int AS waiting, (count(*) FILTER (WHERE attempt > 0))::int AS retrying
   FROM outbox.deliveries x JOIN outbox.durables n ON n.id = x.durable GROUP BY n.name) d ON d.name = h.durable
-LEFT JOIN (SELECT durable, count(*)::int AS dead FROM outbox.dead_letters WHERE resolved_at IS NULL GROUP BY durable) l ON l.durable = h.durable`;
+LEFT JOIN (SELECT durable, count(*)::int AS dead FROM outbox.dead_letters WHERE resolved_at IS NULL GROUP BY durable) l ON l.durable = h.durable
+ORDER BY h.place`;
