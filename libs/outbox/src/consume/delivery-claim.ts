@@ -90,10 +90,12 @@ async function refused(
   delivery: Delivery,
   error: unknown,
 ): Promise<ClaimResult> {
-  if (databaseTrouble(error) === 'other') {
+  const trouble = databaseTrouble(error);
+  if (trouble === 'other') {
     parts.throttled.error('claim', `the claim of event ${delivery.eventId} failed: ${(error as Error).message}`);
   }
-  const clean = await rolledBack(parts, transaction);
+  // After a failover the old server may live on and refuse every write: such a connection never goes back to the pool.
+  const clean = (await rolledBack(parts, transaction)) && trouble !== 'outage';
   // Not awaited: whoever holds a lock on the row may hold it long, and this slot is needed meanwhile.
   void parts.recorder.postpone(delivery, busyMs());
   return { claimed: 'postponed', clean };

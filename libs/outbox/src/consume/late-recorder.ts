@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { loopBackoff } from '../core/backoff.js';
+import { databaseTrouble } from '../core/database-errors.js';
 import type { Delivery } from '../core/envelope.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
@@ -71,10 +72,13 @@ export class LateRecorder {
    * does not get through it is an outage, and nothing is charged.
    */
   async interrupted(delivery: Delivery): Promise<void> {
+    const interrupt = this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease);
     try {
-      await this.connection.run(this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease));
-    } catch {
-      await this.giveBack([delivery]);
+      await this.connection.run(interrupt);
+    } catch (error) {
+      // Busy is an answer: the database lives, and the handler's backend has not yet rolled back.
+      if (databaseTrouble(error) === 'busy') await this.record(delivery, interrupt);
+      else await this.giveBack([delivery]);
     }
   }
 
