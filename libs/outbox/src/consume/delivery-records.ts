@@ -61,7 +61,7 @@ export class DeliveryRecords {
   /** For after a ROLLBACK: the deliveries row is back, still leased to us, and there is no mark. */
   after(bucket: number, delivery: Delivery, claim: Claimed, decision: Decision, error: unknown): Bound {
     const { failAfter, deadAfter } = this.database.handled;
-    const { giveBack, postpone } = this.database.deliveries;
+    const deliveries = this.database.deliveries;
     const { eventId, durable, lease } = delivery;
     switch (decision.kind) {
       case 'retry':
@@ -74,11 +74,11 @@ export class DeliveryRecords {
           interval(decision.delayMs),
         );
       case 'snooze':
-        return postpone(eventId, durable, lease, interval(decision.delayMs));
+        return deliveries.snooze(eventId, durable, lease, interval(decision.delayMs));
       case 'dead':
         return of(deadAfter, bucket)(eventId, durable, claim.attempt, errorText(error), lease);
       case 'uncharged':
-        return giveBack(lease, [eventId], [durable]);
+        return deliveries.giveBack(lease, [eventId], [durable]);
     }
   }
 

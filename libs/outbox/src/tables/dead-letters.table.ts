@@ -44,15 +44,17 @@ ORDER BY dead_at, event_id, durable LIMIT $5::int`;
 const findSql = `SELECT ${columns} FROM outbox.dead_letters WHERE event_id = $1::uuid AND durable = $2::text`;
 
 /**
- * Parameters: event id, durable. `resolved_at IS NULL` decides between two operators; only while the event row is there,
- * because nothing runs without it. The verdict goes and the deliveries row comes in the same statement.
+ * Parameters: event id, durable. The verdict's DELETE decides between two operators, and without it nothing changes: a
+ * letter must not be closed when nothing is delivered again. Only while the event row is there, because nothing runs
+ * without it.
  */
 const retrySql = `
-WITH dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried'
-      WHERE event_id = $1::uuid AND durable = $2::text AND resolved_at IS NULL
-        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING event_id, durable),
-m AS (DELETE FROM outbox.handled h USING dl JOIN outbox.durables n ON n.name = dl.durable
-      WHERE h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x' RETURNING h.event_id, h.durable)
+WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable
+      WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL
+        AND h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x'
+        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING h.event_id, h.durable),
+dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried' FROM m
+      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text)
 INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id AS id`;
 
 /** Parameters: event id, durable, resolution. */

@@ -26,6 +26,7 @@ export class DeliveriesTable {
   readonly takeAlone;
   readonly giveBack;
   readonly postpone;
+  readonly snooze;
   readonly interrupt;
   readonly leave;
 
@@ -35,6 +36,7 @@ export class DeliveriesTable {
     this.takeAlone = statement<TakenRow>('take_alone', inSchema(schema, takeAloneSql));
     this.giveBack = statement('give_back', inSchema(schema, giveBackSql));
     this.postpone = statement('postpone', inSchema(schema, postponeSql));
+    this.snooze = statement('snooze_after', inSchema(schema, snoozeSql));
     this.interrupt = statement('interrupt', inSchema(schema, interruptSql));
     this.leave = statement('leave', inSchema(schema, leaveSql));
   }
@@ -71,6 +73,11 @@ WHERE lease = $1::int AND (event_id, durable) IN (SELECT * FROM unnest($2::uuid[
 /** Not now, nothing charged. Parameters: event id, durable, lease, delay. */
 const postponeSql = `
 UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp() + $4::interval
+WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
+
+/** The same at the handler's own wish: counted, because there is a limit. Parameters: event id, durable, lease, delay. */
+const snoozeSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp() + $4::interval, snoozes = snoozes + 1
 WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
 
 /** The handler's connection ended under it while the database lives. Parameters: event id, durable, lease. */
