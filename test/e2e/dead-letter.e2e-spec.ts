@@ -127,7 +127,8 @@ describe('after maxAttempts there is one row in dead_letters, and nothing redeli
         error: expect.stringMatching(/^Error: failure 3/),
       },
     ]);
-    await eventually('the log', () => app.log.matching(/the pager is broken/).length);
+    const said = new RegExp(`^error onDeadLetter failed for event ${id}: the pager is broken$`);
+    await eventually('the log', () => app.log.matching(said).length);
     expect(
       app.log.matching(
         new RegExp(`^error dead letter: 'ledger' gave up on ${event} ${id} after 3 attempts: Error: failure 3$`),
