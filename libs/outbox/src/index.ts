@@ -4,9 +4,13 @@ export { Subscribe } from './consume/subscribe.decorator.js';
 export type { Duration } from './core/duration.js';
 export type { OutboxEvent } from './core/envelope.js';
 export type { TransportFactory } from './core/transport.js';
-export type { EventManifest } from './events/event-catalog.js';
+export type { Define, DefineOptions, EventDefinition } from './events/define-event.js';
+export { defineCommand, defineEvent } from './events/define-event.js';
+export type { EventCatalog, EventName, EventPattern } from './events/event-catalog.js';
 export type { OutgoingEvent, Published, PublishOptions } from './events/event-publisher.js';
 export { EventPublisher } from './events/event-publisher.js';
+export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
+export type { EventManifest } from './events/known-events.js';
 export type { BootProblem } from './outbox.errors.js';
 export {
   HandlerTimeoutError,
@@ -16,6 +20,7 @@ export {
   NotInTransactionError,
   OutboxBootError,
   OutboxError,
+  PayloadMismatchError,
   SchemaError,
   SchemaLockedError,
   SnoozeError,

@@ -55,6 +55,26 @@ export class InvalidEventError extends OutboxError {
   }
 }
 
+/** A stored payload does not fit the handler's schema. Climbs the ladder like any failure: a newer version may understand it. */
+export class PayloadMismatchError extends OutboxError {
+  readonly code = 'OUTBOX_PAYLOAD_MISMATCH';
+  override readonly retryable = true;
+
+  constructor(
+    readonly durable: string,
+    readonly eventType: string,
+    readonly eventId: string,
+    /** Where in the event, such as `payload.lines[2].amount`. */
+    readonly path: string,
+    problem: string,
+  ) {
+    super(
+      `'${durable}' cannot take '${eventType}' ${eventId}: ${path} ${problem}. It was published by another version of the ` +
+        'app or past the schema; make the schema accept it, or resolve its dead letter.',
+    );
+  }
+}
+
 /** Thrown by a handler: no further attempt can help; the delivery becomes a dead letter now. */
 export class UnrecoverableError extends OutboxError {
   readonly code = 'OUTBOX_UNRECOVERABLE';

@@ -10,8 +10,8 @@ import {
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { getDataSourceToken } from '@nestjs/typeorm';
 import type { DataSource } from 'typeorm';
-import { EventCatalog, type EventManifest } from './events/event-catalog.js';
 import { EventPublisher } from './events/event-publisher.js';
+import { type EventManifest, KnownEvents } from './events/known-events.js';
 import { OutboxLifecycle } from './outbox.lifecycle.js';
 import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
 import { type OutboxParts, wire } from './outbox.wiring.js';
@@ -53,7 +53,7 @@ export class OutboxModule {
     const provide = Symbol('nestjs-outbox manifest');
     return {
       module: OutboxFeatureModule,
-      providers: [{ provide, useFactory: (catalog: EventCatalog) => catalog.add(manifest), inject: [EventCatalog] }],
+      providers: [{ provide, useFactory: (catalog: KnownEvents) => catalog.add(manifest), inject: [KnownEvents] }],
     };
   }
 }
@@ -73,7 +73,7 @@ function root(
     imports: [DiscoveryModule, ...imports],
     providers: [
       options,
-      EventCatalog,
+      KnownEvents,
       {
         provide: OutboxSettings,
         useFactory: (raw: OutboxOptions) => new OutboxSettings(raw, postgres()),
@@ -84,7 +84,7 @@ function root(
         useFactory: (
           settings: OutboxSettings,
           source: DataSource,
-          catalog: EventCatalog,
+          catalog: KnownEvents,
           discovery: DiscoveryService,
           modules: ModulesContainer,
         ) => {
@@ -98,13 +98,13 @@ function root(
             log: new Logger('Outbox'),
           });
         },
-        inject: [OutboxSettings, getDataSourceToken(dataSource), EventCatalog, DiscoveryService, ModulesContainer],
+        inject: [OutboxSettings, getDataSourceToken(dataSource), KnownEvents, DiscoveryService, ModulesContainer],
       },
       { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
       { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
       { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
     ],
-    exports: [EventPublisher, DeadLetters, EventCatalog],
+    exports: [EventPublisher, DeadLetters, KnownEvents],
   };
 }
 

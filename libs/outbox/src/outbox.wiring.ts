@@ -11,8 +11,8 @@ import { SubscriptionRegistry } from './consume/subscription.registry.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import { WakeSignal } from './core/wake-signal.js';
 import { WorkerIdentity } from './core/worker-identity.js';
-import type { EventCatalog } from './events/event-catalog.js';
 import type { EventPublisher } from './events/event-publisher.js';
+import type { KnownEvents } from './events/known-events.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
 import { appName, OutboxLifecycle } from './outbox.lifecycle.js';
 import type { OutboxSettings } from './outbox.options.js';
@@ -31,7 +31,7 @@ import { TransactionFollower } from './transactions/transaction-follower.js';
 export interface WiringInput {
   readonly settings: OutboxSettings;
   readonly dataSource: DataSource;
-  readonly catalog: EventCatalog;
+  readonly catalog: KnownEvents;
   readonly discovery: DiscoveryService;
   /** Counted at bootstrap, when all modules are there. */
   readonly roots: () => number;
@@ -70,7 +70,14 @@ export function wire(input: WiringInput): OutboxParts {
   const base = new Foundation(input);
   const { database, follower, commits } = base;
   return {
-    publisher: new OutboxPublisher({ database, settings, follower, commits, runners: new RunnerQueue() }),
+    publisher: new OutboxPublisher({
+      database,
+      settings,
+      follower,
+      commits,
+      runners: new RunnerQueue(),
+      known: input.catalog,
+    }),
     deadLetters: new DeadLetters(database, base.wakeTaker),
     lifecycle: lifecycle(input, base, new SubscriptionRegistry()),
   };
@@ -85,7 +92,7 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
   const exclusive = transport.capabilities.processes === 'one';
   return new OutboxLifecycle({
     context: bootContext(input, base, registry),
-    explorer: new SubscriptionExplorer(input.discovery, settings, registry),
+    explorer: new SubscriptionExplorer(input.discovery, settings, registry, input.catalog),
     follower: base.follower,
     connection,
     transport,

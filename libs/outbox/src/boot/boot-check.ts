@@ -1,6 +1,6 @@
 import type { DataSource } from 'typeorm';
 import type { SubscriptionRegistry } from '../consume/subscription.registry.js';
-import type { EventCatalog } from '../events/event-catalog.js';
+import type { KnownEvents } from '../events/known-events.js';
 import type { BootProblem } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
@@ -10,7 +10,7 @@ export interface BootContext {
   readonly settings: OutboxSettings;
   readonly dataSource: DataSource;
   readonly database: Database;
-  readonly catalog: EventCatalog;
+  readonly catalog: KnownEvents;
   readonly registry: SubscriptionRegistry;
   /** How many times `OutboxModule.forRoot` is part of this app. */
   readonly roots: number;

@@ -1,5 +1,5 @@
 import { didYouMean } from '../core/nearest.js';
-import { eventTypeProblem } from '../events/event-type.js';
+import { eventTypeProblem, isPattern } from '../events/event-type.js';
 import type { BootProblem } from '../outbox.errors.js';
 import type { BootCheck } from './boot-check.js';
 
@@ -16,8 +16,8 @@ export const catalogCheck: BootCheck = {
     // With a second root the manifests are in the catalog of one of the two, and the other would accuse every type.
     if (roots > 1) return problems;
     for (const { types, where, durable } of registry.all) {
-      for (const type of types) {
-        if (catalog.has(type) || eventTypeProblem(type)) continue;
+      for (const { pattern: type } of types) {
+        if (isPattern(type) || catalog.has(type) || eventTypeProblem(type)) continue;
         problems.push({
           check: 'catalog',
           message: `${where} (durable '${durable}') subscribes to '${type}', which no module of this app emits or accepts${didYouMean(type, catalog.types)}; add it to OutboxModule.forFeature({ emits: ['${type}'] }) where it is published, or to accepts when another app publishes it`,

@@ -1,6 +1,7 @@
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
-import type { Delivery } from '../core/envelope.js';
-import { HandlerTimeoutError, InterruptedError } from '../outbox.errors.js';
+import type { Delivery, OutboxEvent } from '../core/envelope.js';
+import { checkPayload } from '../events/payload-check.js';
+import { HandlerTimeoutError, InterruptedError, PayloadMismatchError } from '../outbox.errors.js';
 import { deadFrom } from '../tables/deliveries.table.js';
 import { bucketOf } from '../tables/schema/schema-versions.js';
 import type { Bound } from '../tables/wire/statement.js';
@@ -67,13 +68,20 @@ export class DeliveryAttempt {
   /** Runs the user's method, waits for publishes it did not await, and closes its manager. */
   private async work(claim: Claimed): Promise<void> {
     try {
-      await this.subscription.run(claim.event, this.context(claim));
+      await this.subscription.run(await this.checked(claim.event), this.context(claim));
       await this.transaction.scope.settle();
       await this.transaction.announce('BeforeTransactionCommit');
       await this.transaction.scope.settle();
     } finally {
       this.transaction.scope.close();
     }
+  }
+
+  /** The event as the handler's schema returns it; a mismatch is a failure like any other. */
+  private async checked(event: OutboxEvent): Promise<OutboxEvent> {
+    const result = await checkPayload(this.subscription.definition(event.type), event.payload);
+    if ('value' in result) return { ...event, payload: result.value };
+    throw new PayloadMismatchError(this.subscription.durable, event.type, event.id, result.path, result.problem);
   }
 
   private async commit(claim: Claimed): Promise<Outcome> {

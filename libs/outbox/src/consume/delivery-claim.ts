@@ -36,7 +36,7 @@ export async function takeClaim(
       await transaction.commitClaim();
       return { claimed: row?.attempt == null ? 'dropped' : 'settled', clean: true };
     }
-    if (subscription.types.includes(row.type)) return { claimed: claimedOf(delivery, row), clean: true };
+    if (subscription.covers(row.type)) return { claimed: claimedOf(delivery, row), clean: true };
     return await foreign(parts, transaction, delivery, subscription, row.type);
   } catch (error) {
     return refused(parts, transaction, delivery, error);

@@ -14,17 +14,26 @@ export async function registerDurables(
   subscriptions: readonly Subscription[],
 ): Promise<ReadonlyMap<number, Subscription>> {
   if (subscriptions.length === 0) return new Map();
-  const types = subscriptions.flatMap((s) => s.types.map((type) => ({ durable: s.durable, type, from: s.from })));
-  const [, { rows }] = await connection.run(
+  const [, , { rows }] = await connection.run(
     database.durables.registrationLock(),
+    database.durables.rename(json(subscriptions.map(({ durable, formerly }) => ({ durable, formerly })))),
     database.durables.register(
       subscriptions.map((s) => s.durable),
-      types.map((t) => t.durable),
-      types.map((t) => t.type),
-      types.map((t) => matcherOf(t.type)),
-      types.map((t) => (t.from === 'beginning' ? 't' : 'f')),
+      json(subscriptions.flatMap(typeRows)),
     ),
   );
   const byName = new Map(subscriptions.map((s) => [s.durable, s]));
   return new Map(rows.flatMap((row) => (byName.has(row.name) ? [[row.id, byName.get(row.name) as Subscription]] : [])));
+}
+
+/** A type's former names are types of their own: what was published under them is still to be handled. */
+function typeRows({ durable, types, from }: Subscription): readonly object[] {
+  return types.flatMap(({ pattern, formerly }) => [
+    { durable, pattern, matcher: matcherOf(pattern), beginning: from === 'beginning', formerly },
+    ...formerly.map((name) => ({ durable, pattern: name, matcher: matcherOf(name), beginning: false, formerly: [] })),
+  ]);
+}
+
+function json(value: unknown): string {
+  return JSON.stringify(value);
 }

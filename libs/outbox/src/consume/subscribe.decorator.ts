@@ -1,5 +1,6 @@
 import type { Duration } from '../core/duration.js';
-import type { OutboxEvent } from '../core/envelope.js';
+import type { EventDefinition } from '../events/define-event.js';
+import type { EventOf, SubscriptionRef } from '../events/event-ref.js';
 import type { Backoff } from '../outbox.option-checker.js';
 import type { DeliveryContext } from './delivery-context.js';
 
@@ -12,13 +13,18 @@ export interface SubscribeOptions {
   readonly backoff?: Backoff;
   /** How long one run may take. Default: `handlers.timeout`, 30 s. */
   readonly timeout?: Duration;
-  /** Where a new durable, or a new type of one, begins. Default `registration`: nothing of the past. */
+  /**
+   * Where a new durable, or a new type of one, begins. `registration`: nothing of the past, the default for events.
+   * `beginning`: also what is still there, the default for commands.
+   */
   readonly from?: 'registration' | 'beginning';
+  /** Names this durable had before: it takes over their deliveries and marks, and nothing is lost or handled again. */
+  readonly formerly?: readonly string[];
 }
 
 export interface SubscriptionMetadata {
   readonly method: string;
-  readonly event: string;
+  readonly events: readonly (EventDefinition | string)[];
   readonly durable: string;
   readonly options: SubscribeOptions;
 }
@@ -26,18 +32,23 @@ export interface SubscriptionMetadata {
 /** On the class, not on the function: a decorator above or below may replace the function and lose what it carried. */
 export const subscriptionsKey = Symbol.for('nestjs-outbox:subscriptions');
 
-type Handler = (event: OutboxEvent<never>, context: DeliveryContext) => unknown;
+type Handler<R> = (event: EventOf<R>, context: DeliveryContext) => unknown;
 
 /**
- * Makes a method of a provider or controller the handler of `event` under the lasting name `durable`. All replicas
- * share a durable: each event goes to one of them. Different durables are different pieces of work.
+ * Makes a method of a provider or controller the handler of `events` (a type, several, or a pattern such as
+ * `billing.*.*`) under the lasting name `durable`. All replicas share a durable: each event goes to one of them.
+ * Different durables are different pieces of work; a durable belongs to one method.
  *
  * The method runs in a transaction of its own, scoped to the event's tenant; what it writes through `ctx.manager`
  * commits together with the mark that says "handled". It is found at bootstrap; what is wrong with it is in the
  * report of the boot gate.
  */
-export function Subscribe(event: string, durable: string, options: SubscribeOptions = {}) {
-  return <M extends Handler>(
+export function Subscribe<const R extends SubscriptionRef | readonly SubscriptionRef[]>(
+  events: R,
+  durable: string,
+  options: SubscribeOptions = {},
+) {
+  return <M extends Handler<R>>(
     target: object,
     method: string | symbol,
     _descriptor: TypedPropertyDescriptor<M>,
@@ -45,7 +56,8 @@ export function Subscribe(event: string, durable: string, options: SubscribeOpti
     const type = target.constructor as { [subscriptionsKey]?: readonly SubscriptionMetadata[] };
     // A new list on this very class: pushing into an inherited one would subscribe the parent, too.
     const own = Object.hasOwn(type, subscriptionsKey) ? (type[subscriptionsKey] ?? []) : [];
-    const entry = { method: String(method), event, durable, options };
+    const list = (Array.isArray(events) ? events : [events]) as readonly (EventDefinition | string)[];
+    const entry: SubscriptionMetadata = { method: String(method), events: list, durable, options };
     Object.defineProperty(type, subscriptionsKey, { value: [...own, entry], configurable: true });
   };
 }

@@ -1,5 +1,6 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import type { Duration } from '../core/duration.js';
+import type { EventRef, PayloadOf } from './event-ref.js';
 
 export interface PublishOptions {
   /** What the event is about, such as an entity's id; at most 255 characters. */
@@ -13,9 +14,9 @@ export interface PublishOptions {
 }
 
 /** One event of `publishMany`. */
-export interface OutgoingEvent extends PublishOptions {
-  readonly event: string;
-  readonly payload: unknown;
+export interface OutgoingEvent<R = EventRef> extends PublishOptions {
+  readonly event: R;
+  readonly payload: PayloadOf<R>;
   /** Default: the current tenant. */
   readonly tenantId?: string;
 }
@@ -36,15 +37,26 @@ export interface Published {
  */
 export abstract class EventPublisher {
   /** One event, for the current tenant. */
-  abstract publish(event: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  abstract publish<const R extends EventRef>(
+    event: R,
+    payload: PayloadOf<R>,
+    options?: PublishOptions,
+  ): Promise<Published>;
   /** One event, for `tenantId`. */
-  abstract publishFor(tenantId: string, event: string, payload: unknown, options?: PublishOptions): Promise<Published>;
+  abstract publishFor<const R extends EventRef>(
+    tenantId: string,
+    event: R,
+    payload: PayloadOf<R>,
+    options?: PublishOptions,
+  ): Promise<Published>;
   /** Any number of events in one statement; the answers come in the same order. */
-  abstract publishMany(events: readonly OutgoingEvent[]): Promise<Published[]>;
+  abstract publishMany<const R extends readonly EventRef[]>(
+    events: readonly [...{ [K in keyof R]: OutgoingEvent<R[K]> }],
+  ): Promise<Published[]>;
   /** One event in a transaction of its own, when nothing else has to commit with it. */
-  abstract publishNow(
-    event: string,
-    payload: unknown,
+  abstract publishNow<const R extends EventRef>(
+    event: R,
+    payload: PayloadOf<R>,
     options?: PublishOptions & { tenantId?: string },
   ): Promise<Published>;
   /** The same publisher, writing in a transaction that you opened yourself. */

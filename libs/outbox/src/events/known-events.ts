@@ -1,24 +1,51 @@
+import type { EventDefinition } from './define-event.js';
+import { type EventRef, typeOf } from './event-ref.js';
+
 /** A module's manifest: what it publishes, and what it handles that another app publishes. */
 export interface EventManifest {
-  readonly emits?: readonly string[];
-  readonly accepts?: readonly string[];
+  readonly emits?: readonly EventRef[];
+  readonly accepts?: readonly EventRef[];
 }
 
-/** The event types this app knows, gathered from every `forFeature`. */
-export class EventCatalog {
+/** The event types this app knows, gathered from every `forFeature`, and from the definitions its subscriptions name. */
+export class KnownEvents {
   private readonly emitted = new Set<string>();
   private readonly accepted = new Set<string>();
+  private readonly definitions = new Map<string, EventDefinition>();
 
   add(manifest: EventManifest): void {
-    for (const type of manifest.emits ?? []) this.emitted.add(type);
-    for (const type of manifest.accepts ?? []) this.accepted.add(type);
+    for (const ref of manifest.emits ?? []) this.note(ref, this.emitted);
+    for (const ref of manifest.accepts ?? []) this.note(ref, this.accepted);
   }
 
   has(type: string): boolean {
     return this.emitted.has(type) || this.accepted.has(type);
   }
 
+  /** The definition of a type, when a manifest or a subscription gave one. */
+  definition(type: string): EventDefinition | undefined {
+    return this.definitions.get(type);
+  }
+
+  /** Remembers a definition without saying that anybody emits it. */
+  define(definition: EventDefinition): void {
+    for (const name of [definition.type, ...definition.formerly]) this.definitions.set(name, definition);
+  }
+
   get types(): readonly string[] {
     return [...new Set([...this.emitted, ...this.accepted])];
+  }
+
+  /** Commands that this app emits or accepts. */
+  get commands(): readonly EventDefinition[] {
+    const known = this.types.map((type) => this.definitions.get(type));
+    return [...new Set(known.filter((definition) => definition?.kind === 'command'))] as EventDefinition[];
+  }
+
+  private note(ref: EventRef, names: Set<string>): void {
+    names.add(typeOf(ref));
+    if (typeof ref === 'string') return;
+    this.define(ref);
+    for (const name of ref.formerly) this.accepted.add(name);
   }
 }

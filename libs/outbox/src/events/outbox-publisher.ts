@@ -1,5 +1,5 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
-import { NotInTransactionError, TransactionFinishedError } from '../outbox.errors.js';
+import { InvalidEventError, NotInTransactionError, TransactionFinishedError } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import { clientOf, type Database } from '../tables/database.js';
 import { sendOne } from '../tables/wire/batch.js';
@@ -7,7 +7,10 @@ import type { CommitWatcher } from '../transactions/commit-watcher.js';
 import type { RunnerQueue } from '../transactions/runner-queue.js';
 import type { TransactionFollower } from '../transactions/transaction-follower.js';
 import { EventPublisher, type OutgoingEvent, type Published, type PublishOptions } from './event-publisher.js';
+import { type EventRef, typeOf } from './event-ref.js';
+import type { KnownEvents } from './known-events.js';
 import { type EventRow, eventRow } from './outgoing-event.js';
+import { checkPayload } from './payload-check.js';
 
 /** What a publisher stands on; shared by the injected one and those that `with` returns. */
 export interface PublisherParts {
@@ -16,6 +19,8 @@ export interface PublisherParts {
   readonly follower: TransactionFollower;
   readonly commits: CommitWatcher;
   readonly runners: RunnerQueue;
+  /** Definitions from the manifests: a name is checked against the same schema as its definition. */
+  readonly known: KnownEvents;
 }
 
 /** The real publisher: checks everything first, then one statement on the transaction's own connection. */
@@ -28,33 +33,37 @@ export class OutboxPublisher extends EventPublisher {
     super();
   }
 
-  async publish(event: string, payload: unknown, options: PublishOptions = {}): Promise<Published> {
-    return this.one(this.row({ ...options, event, payload }));
+  async publish(event: EventRef, payload: unknown, options: PublishOptions = {}): Promise<Published> {
+    return this.one({ ...options, event, payload });
   }
 
   async publishFor(
     tenantId: string,
-    event: string,
+    event: EventRef,
     payload: unknown,
     options: PublishOptions = {},
   ): Promise<Published> {
-    return this.one(this.row({ ...options, event, payload, tenantId }));
+    return this.one({ ...options, event, payload, tenantId });
   }
 
   async publishMany(events: readonly OutgoingEvent[]): Promise<Published[]> {
     const rows = events.map((event) => this.row(event));
-    if (rows.length === 0) return [];
-    return this.inTransaction(`the publishing of ${rows.length} events`, rows[0]?.type ?? '', (runner) =>
-      this.insert(runner, rows),
-    );
+    const [first] = rows;
+    if (!first) return [];
+    return this.inTransaction(`the publishing of ${rows.length} events`, first.type, async (runner) => {
+      for (const event of events) await this.checkSchema(event);
+      return this.insert(runner, rows);
+    });
   }
 
   async publishNow(
-    event: string,
+    event: EventRef,
     payload: unknown,
     options: PublishOptions & { tenantId?: string } = {},
   ): Promise<Published> {
-    const row = this.row({ ...options, event, payload });
+    const outgoing = { ...options, event, payload };
+    const row = this.row(outgoing);
+    await this.checkSchema(outgoing);
     const runner = this.parts.database.dataSource.createQueryRunner('master');
     try {
       const published = await this.insertOne(runner, row);
@@ -72,13 +81,27 @@ export class OutboxPublisher extends EventPublisher {
     return new OutboxPublisher(this.parts, runner);
   }
 
-  private one(row: EventRow): Promise<Published> {
-    return this.inTransaction(`the publishing of '${row.type}'`, row.type, (runner) => this.insertOne(runner, row));
+  private one(event: OutgoingEvent): Promise<Published> {
+    const row = this.row(event);
+    // The schema may take its time; the transaction waits for it, as for the statement, when nobody else does.
+    return this.inTransaction(`the publishing of '${row.type}'`, row.type, async (runner) => {
+      await this.checkSchema(event);
+      return this.insertOne(runner, row);
+    });
   }
 
+  /** Everything that can be refused without asking anybody is refused here, before any SQL. */
   private row(event: OutgoingEvent): EventRow {
     const { settings } = this.parts;
     return eventRow(event, event.tenantId ?? settings.currentTenant() ?? null, settings.maxEventBytes);
+  }
+
+  /** Before any SQL, too. A name is checked against the schema that a manifest gave for it. */
+  private async checkSchema({ event, payload }: OutgoingEvent): Promise<void> {
+    const definition = typeof event === 'string' ? this.parts.known.definition(event) : event;
+    if (!definition?.schema) return;
+    const checked = await checkPayload(definition, payload);
+    if ('problem' in checked) throw new InvalidEventError(typeOf(event), checked.path, checked.problem);
   }
 
   private async inTransaction<T>(what: string, type: string, insert: (runner: QueryRunner) => Promise<T>): Promise<T> {

@@ -2,6 +2,7 @@ import { durationRemedy, parseDuration } from '../core/duration.js';
 import { InvalidEventError } from '../outbox.errors.js';
 import { interval } from '../tables/wire/statement.js';
 import type { OutgoingEvent } from './event-publisher.js';
+import { typeOf } from './event-ref.js';
 import { eventTypeProblem } from './event-type.js';
 import { jsonProblem, textProblem } from './json-problem.js';
 
@@ -25,13 +26,14 @@ const longestDelayMs = 10 * 365.25 * 86_400_000;
 
 /** Checks one event and turns it into its columns. Throws `InvalidEventError`, naming the path of the value at fault. */
 export function eventRow(event: OutgoingEvent, tenant: string | null, maxEventBytes: number): EventRow {
+  const type = typeOf(event.event);
   const refuse = (path: string, problem: string): never => {
-    throw new InvalidEventError(String(event.event).slice(0, 160), path, problem);
+    throw new InvalidEventError(String(type).slice(0, 160), path, problem);
   };
-  const typeProblem = eventTypeProblem(event.event);
+  const typeProblem = eventTypeProblem(type);
   if (typeProblem) refuse('its type', typeProblem);
   return {
-    type: event.event,
+    type,
     tenant: name('the tenant', tenant, refuse),
     subject: name('the subject', event.subject ?? null, refuse),
     payload: json('payload', event.payload, maxEventBytes, refuse),

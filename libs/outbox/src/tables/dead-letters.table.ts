@@ -49,7 +49,7 @@ const findSql = `SELECT ${columns} FROM outbox.dead_letters WHERE event_id = $1:
  * without it.
  */
 const retrySql = `
-WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable
+WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
       WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL
         AND h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x'
         AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING h.event_id, h.durable),

@@ -32,7 +32,7 @@ CREATE FUNCTION outbox.bucket(id uuid) RETURNS smallint LANGUAGE sql IMMUTABLE P
   SELECT ((('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 86400000) % 10)::smallint $$;
 
 CREATE TABLE outbox.durables (id smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE,
-  state text NOT NULL DEFAULT 'active', seen_at timestamptz);
+  formerly text[] NOT NULL DEFAULT '{}', state text NOT NULL DEFAULT 'active', seen_at timestamptz);
 CREATE TABLE outbox.durable_types (durable smallint NOT NULL, pattern text NOT NULL, matcher text NOT NULL, since timestamptz NOT NULL,
   ended_at timestamptz, backfill_to uuid, PRIMARY KEY (durable, pattern));
 
