@@ -13,26 +13,41 @@ export interface WorkerReport {
 /** A whole worker process (see worker-main.ts), to be killed, paused and replaced. */
 export class WorkerProcess {
   readonly reports: WorkerReport[] = [];
+  private readonly noise: string[] = [];
 
   private constructor(readonly child: ChildProcess) {
     child.on('message', (report: WorkerReport) => this.reports.push(report));
+    child.stdout?.on('data', (data) => this.noise.push(String(data)));
+    child.stderr?.on('data', (data) => this.noise.push(String(data)));
   }
 
   static async start(url: string, env: Readonly<Record<string, string>> = {}): Promise<WorkerProcess> {
+    const worker = WorkerProcess.launch(url, env);
+    await worker.ready();
+    return worker;
+  }
+
+  /** The process, which may not be up for a while. */
+  static launch(url: string, env: Readonly<Record<string, string>> = {}): WorkerProcess {
     const main = join(process.cwd(), 'dist/test/support/worker-main.js');
     const child = fork(main, [], {
       env: { ...process.env, DATABASE_URL: url, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
-    const noise: string[] = [];
-    child.stdout?.on('data', (data) => noise.push(String(data)));
-    child.stderr?.on('data', (data) => noise.push(String(data)));
-    const worker = new WorkerProcess(child);
+    return new WorkerProcess(child);
+  }
+
+  /** Resolves when its app has started. */
+  async ready(): Promise<void> {
     await eventually('the worker process is ready', () => {
-      if (child.exitCode !== null) throw new Error(`it exited with ${child.exitCode}: ${noise.join('')}`);
-      return worker.reports.some((report) => report.kind === 'ready');
+      if (!this.running) throw new Error(`it exited with ${this.child.exitCode}: ${this.noise.join('')}`);
+      return this.said({ kind: 'ready' });
     });
-    return worker;
+  }
+
+  /** Whether it has reported this, or logged a line that matches. */
+  said({ kind, text }: { kind: WorkerReport['kind']; text?: RegExp }): boolean {
+    return this.reports.some((report) => report.kind === kind && (!text || text.test(report.text ?? '')));
   }
 
   /** Resolves when a handler in the process has begun an event. */

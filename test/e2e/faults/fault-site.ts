@@ -35,7 +35,14 @@ export class FaultSite {
   }
 
   async worker(env: Readonly<Record<string, string>> = {}): Promise<WorkerProcess> {
-    const worker = await WorkerProcess.start(this.database.url, env);
+    const worker = this.launch(env);
+    await worker.ready();
+    return worker;
+  }
+
+  /** A worker process that is not waited for. */
+  launch(env: Readonly<Record<string, string>> = {}): WorkerProcess {
+    const worker = WorkerProcess.launch(this.database.url, env);
     this.workers.push(worker);
     return worker;
   }

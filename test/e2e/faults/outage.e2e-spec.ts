@@ -52,6 +52,8 @@ describe('an outage is not a failure', () => {
     await server.resume();
     up = true;
   };
+  const leased = () =>
+    site.database.value<number>('SELECT count(*)::int FROM outbox.deliveries WHERE lease IS NOT NULL');
   const boot = (drain: '1s' | '5s' = '5s') => site.app({ providers: [Work], outbox: { drain } });
   const publish = async (app: TestApp, payload: object) =>
     (await app.publisher.publishNow('test.work.asked', payload)).id;
@@ -93,14 +95,17 @@ describe('an outage is not a failure', () => {
   });
 
   it('charges nothing that only waited in memory, whoever comes back first', async () => {
-    const app = await boot();
     const other = await site.worker({ HOLD: 'on' });
-    const ids = await Promise.all(Array.from({ length: 40 }, () => publish(app, { ms: 400, hold: true })));
-    await eventually('both hold rows', async () => {
-      const rows = await site.database.query<{ n: number }>(
-        'SELECT count(*)::int AS n FROM outbox.deliveries WHERE lease IS NOT NULL GROUP BY lease',
-      );
-      return rows.length === 2 && rows.every((row) => row.n > 5);
+    const held = await site.ask(...Array.from({ length: 24 }, () => ({ hold: true })));
+    await eventually('four run in the other, and 20 wait', async () => {
+      const started = other.reports.filter((report) => report.kind === 'started').length;
+      return started === 4 && (await leased()) === 24;
+    });
+    const app = await boot();
+    const own = await Promise.all(Array.from({ length: 40 }, () => publish(app, { ms: 400 })));
+    const ids = [...held, ...own];
+    await eventually('this one runs some and holds more', async () => {
+      return app.app.get(Work).began.size >= 4 && (await leased()) > 24 + 5;
     });
     await stop();
     const ran = new Set([...app.app.get(Work).began]);
@@ -135,11 +140,10 @@ describe('an outage is not a failure', () => {
   it('a process that starts while the database is not up yet comes up with it', async () => {
     await site.publisher.close();
     await stop();
-    const starting = site.worker();
-    await pause(1_000);
+    const worker = site.launch();
+    await eventually('it says so', () => worker.said({ kind: 'log', text: /Unable to connect to the database/ }));
     await resume();
-    const worker = await starting;
-    expect(worker.reports.some((report) => /Unable to connect to the database/.test(report.text ?? ''))).toBe(true);
+    await worker.ready();
     expect(worker.running).toBe(true);
   });
 
