@@ -1,7 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
-import { loopBackoff } from '../core/backoff.js';
-import { databaseTrouble } from '../core/database-errors.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
+import { untilAnswered } from '../core/until-answered.js';
 import { type BootProblem, OutboxBootError } from '../outbox.errors.js';
 import type { BootCheck, BootContext } from './boot-check.js';
 import { catalogCheck } from './catalog.check.js';
@@ -33,24 +31,7 @@ export async function passGate(context: BootContext, log: Log): Promise<void> {
   for (const check of checks.filter((c) => c.asksDatabase)) {
     // Each of these needs the ones before it: no schema can be read through an unfit driver.
     if (problems.length > 0) break;
-    problems.push(...(await untilAnswered(check, context, throttled)));
+    problems.push(...(await untilAnswered(() => check.run(context), throttled)));
   }
   if (problems.length > 0) throw new OutboxBootError(problems);
-}
-
-/** A database that is not up yet is waited for, and said so; it is no reason to refuse. */
-async function untilAnswered(
-  check: BootCheck,
-  context: BootContext,
-  throttled: ThrottledLog,
-): Promise<readonly BootProblem[]> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await check.run(context);
-    } catch (error) {
-      if (databaseTrouble(error) !== 'outage') throw error;
-      throttled.warn('database', `waiting for the database: ${(error as Error).message}`);
-      await pause(loopBackoff(tries, 100, 5_000));
-    }
-  }
 }

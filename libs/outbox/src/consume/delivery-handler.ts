@@ -69,6 +69,11 @@ export class DeliveryHandler {
       const outcome = await this.once(delivery, subscription, shift, started);
       if (outcome !== 'conflict') return outcome;
       await pause(jittered(20 * 2 ** conflicts));
+      // Abandoned meanwhile: there is no time for another try.
+      if (stopping()) {
+        await this.parts.recorder.giveBack([delivery]);
+        return 'uncharged';
+      }
     }
   }
 

@@ -22,7 +22,10 @@ export class SweepService extends BackgroundService {
   }
 
   protected async turn(): Promise<number> {
-    const [{ rows }] = await this.connection.run(this.database.workers.sweep(this.identity.number ?? 0));
+    const own = this.identity.number;
+    // Without a number the one it lost looks dead, and what is leased under it would be charged.
+    if (own === undefined) return jittered(everyMs);
+    const [{ rows }] = await this.connection.run(this.database.workers.sweep(own));
     const { freed = 0, others = 0 } = rows[0] ?? {};
     this.identity.others = others;
     if (freed === 0) return jittered(everyMs);

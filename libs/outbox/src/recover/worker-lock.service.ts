@@ -17,7 +17,6 @@ const seenEveryMs = 5_000;
  * |---|---|---|
  * | the process | its rows, leased to a number whose lock is free | any worker's sweep: due at once, one interruption more |
  * | the connection | the same, but the process lives | this process: a new number, and the old one's rows freed uncharged |
- * | between the new number and freeing the old rows | the old rows, leased to a dead number | any worker's sweep |
  */
 export class WorkerLockService extends BackgroundService {
   private readonly connection: InfrastructureConnection;
@@ -38,16 +37,20 @@ export class WorkerLockService extends BackgroundService {
   }
 
   /** Takes a number; called at boot, and by the loop whenever the number was lost. */
-  async enrol(): Promise<number> {
-    const [{ rows }] = await this.connection.run(this.database.workers.enrol(this.app, this.exclusive ? 't' : 'f'));
+  async enrol(): Promise<void> {
+    // One message: no sweep finds the old numbers' rows between the two and charges them. This process lives, so no
+    // event is suspect.
+    const [{ rows }] = await this.connection.run(
+      this.database.workers.enrol(this.app, this.exclusive ? 't' : 'f'),
+      this.database.deliveries.leave([...this.before]),
+    );
     const [row] = rows;
     if (!row) throw new Error('the enrolment returned no number');
+    this.before.clear();
     this.identity.number = row.id;
     this.identity.others = row.others;
-    await this.leave();
     // Without a number nothing could be fetched; what waited meanwhile shall not wait for the poll as well.
     this.taker.nudge();
-    return row.id;
   }
 
   /** Frees what is still leased to this worker and lets its lock go. */
@@ -65,21 +68,9 @@ export class WorkerLockService extends BackgroundService {
 
   protected async turn(): Promise<number> {
     const { number } = this.identity;
-    if (number === undefined) {
-      await this.enrol();
-    } else {
-      await this.leave();
-      await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
-    }
+    if (number === undefined) await this.enrol();
+    else await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
     return seenEveryMs;
-  }
-
-  /** Rows fetched under a lost number are free again, uncharged: this process lives, so no event is suspect. */
-  private async leave(): Promise<void> {
-    for (const number of this.before) {
-      await this.connection.run(this.database.deliveries.leave(number));
-      this.before.delete(number);
-    }
   }
 
   private lost(): void {

@@ -87,8 +87,8 @@ WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
 
 /**
  * What a worker that lost its lock, but lives, had leased under its old number: free, nothing charged. Rows of handlers
- * that still run are locked by them and skipped; they end under the old number or are freed by the sweep. Parameters: lease.
+ * that still run are locked by them and skipped; they end under the old number or are freed by the sweep. Parameters: leases.
  */
 const leaveSql = `
 UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
-WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED))`;
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = ANY ($1::int[]) FOR UPDATE SKIP LOCKED))`;

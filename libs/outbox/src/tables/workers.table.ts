@@ -35,12 +35,15 @@ WHERE id <> $1::int AND NOT pg_try_advisory_xact_lock_shared({worker}, id) ORDER
 /**
  * Parameters: own number (locks are re-entrant: a sweeper would take its own for free). The dead worker's lock itself is
  * what orders sweepers; rows of a handler that outlived its worker's lock are locked by it and skipped; the workers row
- * goes only when nothing is leased to it any more.
+ * goes only when nothing is leased to it any more. A number from before the server's last start lost its lock with the
+ * server: that is an outage, not a crash, and nothing is charged.
  */
 const sweepSql = `
-WITH dead AS MATERIALIZED (SELECT id FROM outbox.workers WHERE id <> $1::int AND pg_try_advisory_xact_lock({worker}, id)),
-r AS MATERIALIZED (SELECT x.tid FROM dead CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = dead.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
-f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(), interruptions = interruptions + 1 WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) RETURNING 1),
+WITH dead AS MATERIALIZED (SELECT id, started_at > pg_postmaster_start_time() AS crashed FROM outbox.workers
+      WHERE id <> $1::int AND pg_try_advisory_xact_lock({worker}, id)),
+r AS MATERIALIZED (SELECT x.tid, dead.crashed FROM dead CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = dead.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
+f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(),
+      interruptions = interruptions + (ctid = ANY (ARRAY(SELECT tid FROM r WHERE crashed)))::int WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) RETURNING 1),
 g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM dead WHERE (SELECT d.event_id FROM outbox.deliveries d WHERE d.lease = dead.id LIMIT 1) IS NULL)))
 SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) AS freed,
        (SELECT count(*)::int FROM outbox.workers WHERE id <> $1::int AND id NOT IN (SELECT id FROM dead)) AS others`;
