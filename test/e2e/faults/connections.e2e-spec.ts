@@ -146,21 +146,25 @@ describe('losing a connection is not a failure', () => {
   });
 
   describe("a handler's during its COMMIT", () => {
-    const committing = `datname = current_database() AND query LIKE 'COMMIT%' AND wait_event = 'PgSleep'`;
+    const committing = `datname = current_database() AND query LIKE 'COMMIT%' AND wait_event = 'advisory'`;
 
     beforeEach(() =>
       site.database.query(`
         CREATE SEQUENCE commits;
         CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-          IF nextval('commits') = 1 THEN PERFORM pg_sleep(2); END IF; RETURN NULL; END $$;
-        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()`),
+          IF nextval('commits') = 1 THEN PERFORM pg_advisory_xact_lock_shared(1, 2); END IF; RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
+        SELECT pg_advisory_lock(1, 2)`),
     );
+
+    const letCommit = () => site.database.query('SELECT pg_advisory_unlock(1, 2)');
 
     it('ended by the server: it was not committed, and runs again, interrupted once', async () => {
       const id = await publish({});
       await eventually('the COMMIT is ended', () =>
         site.database.value(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${committing}`),
       );
+      await letCommit();
       await site.handledOnce([id]);
       expect(worker().ran.get(id)).toBe(2);
       expect(await site.interruptions()).toEqual({ [id]: 1 });
@@ -174,6 +178,7 @@ describe('losing a connection is not a failure', () => {
         return rows.length > 0 && rows.map((row) => row.pid);
       })) as number[];
       cut(app, pid ?? 0);
+      await letCommit();
       await site.handledOnce([id]);
       const after = await publish({});
       await site.handledOnce([id, after]);

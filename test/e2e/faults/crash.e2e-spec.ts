@@ -99,15 +99,19 @@ describe('a crash loses nothing', () => {
   });
 
   describe('killed during a COMMIT', () => {
-    const committing = `query LIKE 'COMMIT%' AND wait_event = 'PgSleep'`;
+    const committing = `datname = current_database() AND query LIKE 'COMMIT%' AND wait_event = 'advisory'`;
     const commits = () => site.database.query(`SELECT pid FROM pg_stat_activity WHERE ${committing}`);
 
     beforeEach(() =>
       site.database.query(`
         CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-          IF (SELECT count(*) FROM runs r WHERE r.event_id = new.event_id) = 1 THEN PERFORM pg_sleep(2); END IF; RETURN NULL; END $$;
-        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()`),
+          IF (SELECT count(*) FROM runs r WHERE r.event_id = new.event_id) = 1 THEN PERFORM pg_advisory_xact_lock_shared(1, 2); END IF;
+          RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
+        SELECT pg_advisory_lock(1, 2)`),
     );
+
+    const letCommit = () => site.database.query('SELECT pg_advisory_unlock(1, 2)');
 
     it('that goes through: the work is done, and nobody runs it again', async () => {
       const first = await site.worker();
@@ -116,6 +120,7 @@ describe('a crash loses nothing', () => {
       await first.kill();
       const second = await site.worker();
       expect(await commits()).toHaveLength(1);
+      await letCommit();
       await site.handledOnce([id]);
       await second.started(await site.askOne({}));
       expect((await site.runs())[id]).toBe(1);
@@ -132,6 +137,7 @@ describe('a crash loses nothing', () => {
       await first.kill();
       await site.worker();
       await site.database.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${committing}`);
+      await letCommit();
       await site.handledOnce([id]);
       expect((await site.runs())[id]).toBe(2);
       expect(await site.interruptions()).toEqual({ [id]: 1 });

@@ -24,6 +24,7 @@ export type EventOf<R> = R extends readonly (infer E)[]
       ? OutboxEvent<EventCatalog[R]>
       : OutboxEvent<never>;
 
+/** The name of a type; what is neither a name nor a definition comes back as it is, to be refused by its looks. */
 export function typeOf(ref: EventRef): string {
-  return typeof ref === 'string' ? ref : ref?.type;
+  return typeof ref === 'object' && ref !== null ? ref.type : ref;
 }
