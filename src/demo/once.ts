@@ -25,6 +25,8 @@ const lanes = 4;
 const lookEveryMs = 200;
 /** Without any change this long the run is given up. The longest wait of the library's own is a minute. */
 const patienceMs = 120_000;
+/** The same when nothing waits in the outbox any more: what is missing then is lost. */
+const lastPatienceMs = 10_000;
 
 /** Runs to the end; the result is counted after everything has been stopped. */
 export async function runOnce(main: string, options: DemoArguments, signal: AbortSignal): Promise<Result> {
@@ -121,8 +123,9 @@ class Run {
       const now = JSON.stringify(counts);
       if (now !== before) changed = performance.now();
       before = now;
-      if (performance.now() - changed > patienceMs) {
-        this.progress.note(`given up: nothing has changed for ${patienceMs / 1_000} s`);
+      const patience = counts.waiting === 0 ? lastPatienceMs : patienceMs;
+      if (complete && performance.now() - changed > patience) {
+        this.progress.note(`given up: nothing has changed for ${patience / 1_000} s`);
         return;
       }
       await pause(lookEveryMs, undefined, { signal: this.signal }).catch(() => {});
