@@ -101,9 +101,13 @@ describe('losing a connection is not a failure', () => {
     await site.handledOnce(ids);
     expect([...worker().ran.values()]).toEqual(Array(12).fill(1));
     expect(await site.interruptions()).toEqual({});
-    await eventually('the old number is swept', async () => {
-      return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
-    });
+    await eventually(
+      'the old number is swept',
+      async () => {
+        return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
+      },
+      30_000,
+    );
   });
 
   const sleeping = `query LIKE '%pg_sleep%' AND wait_event = 'PgSleep'`;
@@ -140,9 +144,13 @@ describe('losing a connection is not a failure', () => {
     const ids = await Promise.all(Array.from({ length: 5 }, () => publish({})));
     await site.handledOnce(ids);
     expect(await site.attemptsCharged()).toBe(0);
-    await eventually('it has a number again', async () => {
-      return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
-    });
+    await eventually(
+      'it has a number again',
+      async () => {
+        return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
+      },
+      30_000,
+    );
   });
 
   describe("a handler's during its COMMIT", () => {

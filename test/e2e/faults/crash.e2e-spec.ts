@@ -88,9 +88,13 @@ describe('a crash loses nothing', () => {
     await first.gone();
     await site.handledOnce([id]);
     const second = await site.worker();
-    await eventually('the dead worker is swept', async () => {
-      return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
-    });
+    await eventually(
+      'the dead worker is swept',
+      async () => {
+        return (await site.database.value('SELECT count(*)::int FROM outbox.workers')) === 1;
+      },
+      30_000,
+    );
     const after = await site.askOne({});
     await second.started(after);
     await site.handledOnce([id, after]);

@@ -33,18 +33,28 @@ SELECT id, coalesce(app, '') AS app, exclusive FROM outbox.workers
 WHERE id <> $1::int AND NOT pg_try_advisory_xact_lock_shared({worker}, id) ORDER BY id`;
 
 /**
+ * From seeing that a worker is gone until its number is forgotten: a second more than a statement of the library may run
+ * (`statement_timeout` of infrastructure connections). A killed worker's backends still finish the message they have:
+ * a fan-out or a take may lease rows after the first sweep found none, and a number without a row is found by no sweep.
+ */
+const forgetAfter = '10 seconds';
+
+/**
  * Parameters: own number (locks are re-entrant: a sweeper would take its own for free). The dead worker's lock itself is
- * what orders sweepers; rows of a handler that outlived its worker's lock are locked by it and skipped; the workers row
- * goes only when nothing is leased to it any more. A number from before the server's last start lost its lock with the
- * server: that is an outage, not a crash, and nothing is charged.
+ * what orders sweepers; rows of a handler that outlived its worker's lock are locked by it and skipped. When nothing is
+ * leased to it any more the workers row is marked as gone, then left alone, looked at once more, and removed. A number
+ * from before the server's last start lost its lock with the server: that is an outage, and nothing is charged.
  */
 const sweepSql = `
-WITH dead AS MATERIALIZED (SELECT id, started_at > pg_postmaster_start_time() AS crashed FROM outbox.workers
+WITH dead AS MATERIALIZED (SELECT id, gone_at, started_at > pg_postmaster_start_time() AS crashed FROM outbox.workers
       WHERE id <> $1::int AND pg_try_advisory_xact_lock({worker}, id)),
-r AS MATERIALIZED (SELECT x.tid, dead.crashed FROM dead CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = dead.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
+w AS MATERIALIZED (SELECT * FROM dead WHERE gone_at IS NULL OR gone_at < statement_timestamp() - interval '${forgetAfter}'),
+r AS MATERIALIZED (SELECT x.tid, w.crashed FROM w CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = w.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
 f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(),
       interruptions = interruptions + (ctid = ANY (ARRAY(SELECT tid FROM r WHERE crashed)))::int WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) RETURNING 1),
-g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM dead WHERE (SELECT d.event_id FROM outbox.deliveries d WHERE d.lease = dead.id LIMIT 1) IS NULL)))
+idle AS MATERIALIZED (SELECT id, gone_at FROM w WHERE (SELECT d.event_id FROM outbox.deliveries d WHERE d.lease = w.id LIMIT 1) IS NULL),
+m AS (UPDATE outbox.workers SET gone_at = statement_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NULL))),
+g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NOT NULL)))
 SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) AS freed,
        (SELECT count(*)::int FROM outbox.workers WHERE id <> $1::int AND id NOT IN (SELECT id FROM dead)) AS others`;
 

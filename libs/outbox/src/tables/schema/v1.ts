@@ -76,7 +76,8 @@ CREATE TABLE outbox.unique_keys (tenant text NOT NULL, type text NOT NULL, key b
   expires_at timestamptz NOT NULL, PRIMARY KEY (tenant, type, key));
 CREATE INDEX unique_keys_expiry ON outbox.unique_keys (expires_at);
 CREATE TABLE outbox.workers (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app text, exclusive boolean NOT NULL DEFAULT false,
-  started_at timestamptz NOT NULL DEFAULT clock_timestamp(), seen_at timestamptz NOT NULL DEFAULT clock_timestamp(), in_flight jsonb);
+  started_at timestamptz NOT NULL DEFAULT clock_timestamp(), seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  gone_at timestamptz, in_flight jsonb);
 
 -- The claim, one function per bucket: SET clauses put the caller's settings back by themselves, the plan is made
 -- without sequential scans, and 300 ms is all it waits for another claim of the same delivery. Row first, then mark:
