@@ -86,11 +86,12 @@ export class WorkerPool {
     else this.add();
   }
 
-  /** Any of them, also one that is still starting; but never while none is ready, or a slow machine would get nowhere. */
+  /** Any of them, also one that is still starting; but of several never the only one that is ready: a slow machine would get nowhere. */
   private killOne(): void {
     const children = [...this.living].filter((child) => !this.killed.has(child));
     const victim = children[Math.floor(Math.random() * children.length)];
-    if (!victim || this.ready.size === 0) return;
+    const spared = this.living.size > 1 && victim !== undefined && this.ready.has(victim) ? 1 : 0;
+    if (!victim || this.ready.size <= spared) return;
     this.killed.add(victim);
     if (victim.kill('SIGKILL')) this.kills += 1;
   }
