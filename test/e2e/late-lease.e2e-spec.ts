@@ -28,7 +28,7 @@ describe('a crash loses nothing that was being leased', () => {
       // Its lock is free; a sweep has found nothing leased to it, because nothing of it is committed.
       await eventually('a sweep has seen that the worker is gone', () =>
         stage.database.value<boolean>(
-          'SELECT NOT EXISTS (SELECT 1 FROM outbox.workers WHERE id = $1 AND in_flight IS NULL)',
+          'SELECT NOT EXISTS (SELECT 1 FROM outbox.workers WHERE id = $1 AND gone_at IS NULL)',
           [dead],
         ),
       );

@@ -5,8 +5,8 @@ import {
   defineCommand,
   defineEvent,
   type EventPublisher,
-  OutboxModule,
   type OutboxEvent,
+  OutboxModule,
   SnoozeError,
   Subscribe,
 } from 'nestjs-outbox';
@@ -21,7 +21,10 @@ declare module 'nestjs-outbox' {
 
 declare const publisher: EventPublisher;
 
-export const InvoicePaid = defineEvent('billing.invoice.paid', z.object({ invoiceId: z.string(), at: z.coerce.date().optional() }));
+export const InvoicePaid = defineEvent(
+  'billing.invoice.paid',
+  z.object({ invoiceId: z.string(), at: z.coerce.date().optional() }),
+);
 export const SendMail = defineCommand<{ to: string }>()('notifications.mail.send');
 export const Voided = defineEvent('billing.invoice.voided');
 
