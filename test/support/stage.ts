@@ -16,8 +16,8 @@ export interface Stage {
   boot(options?: Omit<TestAppOptions, 'url'> & { readonly url?: string }): Promise<TestApp>;
   /** Waits until nothing is queued and no delivery is due or leased. */
   settled(schema?: string): Promise<void>;
-  /** Waits until nothing is queued or waits for anything, retries included. */
-  drained(): Promise<void>;
+  /** Waits until nothing is queued or waits for anything, retries included; of one durable alone when it is named. */
+  drained(durable?: string): Promise<void>;
 }
 
 /**
@@ -44,10 +44,12 @@ export function useStage(...setup: readonly string[]): Stage {
         return stage.database.value<boolean>(sql);
       });
     },
-    drained: async () => {
+    drained: async (durable) => {
       await eventually('the queue and the deliveries are empty', () =>
         stage.database.value<boolean>(
-          'SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS (SELECT 1 FROM outbox.deliveries)',
+          `SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS
+            (SELECT 1 FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)`,
+          [durable ?? null],
         ),
       );
     },
