@@ -211,6 +211,17 @@ describe('after maxAttempts there is one row in dead_letters, and nothing redeli
     expect(runsOf(id)).toEqual([1, 2, 3]);
   });
 
+  it('a retry that nobody could carry out leaves the letter open', async () => {
+    const id = await publishDying();
+    await stage.database.query("UPDATE outbox.durables SET name = 'gone' WHERE name = 'ledger'");
+    expect(await letters.retry(id, 'ledger')).toBe(false);
+    expect(await rows(id)).toMatchObject([{ resolved_at: null }]);
+    await stage.database.query("UPDATE outbox.durables SET name = 'ledger' WHERE name = 'gone'");
+    await works('ledger', true);
+    expect(await letters.retry(id, 'ledger')).toBe(true);
+    await eventually('it is done', async () => (await verdict(id)) === 'd');
+  });
+
   it('a retry without letter, or after the event was forgotten, changes nothing', async () => {
     expect(await letters.retry('00000000-0000-7000-8000-000000000000', 'ledger')).toBe(false);
     const id = await publishDying();

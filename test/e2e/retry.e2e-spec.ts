@@ -84,12 +84,27 @@ describe('a failing handler sees the event again, slower each time, and others d
           await effect(event, context);
           if (before < event.payload.conflicts) throw conflict();
         }),
+        subscriber(type('untidy'), 'untidy', async (_event, context) => {
+          // Left open and not awaited: what is recorded is recorded after a ROLLBACK.
+          void context.manager.transaction(() => new Promise(() => {})).catch(() => {});
+          await context.manager.query('SELECT 1');
+          throw new SnoozeError('20m', 'later');
+        }),
         subscriber(type('healthy'), 'healthy', (event, context) => effect(event, context)),
       ],
       manifest: {
-        emits: ['ladder', 'steps', 'formula', 'broken', 'many', 'recovers', 'sleepy', 'conflicting', 'healthy'].map(
-          type,
-        ),
+        emits: [
+          'ladder',
+          'steps',
+          'formula',
+          'broken',
+          'many',
+          'recovers',
+          'sleepy',
+          'conflicting',
+          'untidy',
+          'healthy',
+        ].map(type),
       },
       outbox: { relay: { poll: '50ms' } },
     });
@@ -268,5 +283,15 @@ describe('a failing handler sees the event again, slower each time, and others d
     expect(
       await stage.database.value('SELECT count(*)::int FROM outbox.attempts WHERE event_id = ANY ($1)', [ids]),
     ).toBe(300);
+  });
+
+  it('a snooze is counted also when the transaction could not be kept', async () => {
+    const id = await publish('untidy');
+    await eventually('it is snoozed', async () => {
+      const [row] = await stage.database.query('SELECT snoozes, attempt FROM outbox.deliveries WHERE event_id = $1', [
+        id,
+      ]);
+      return row?.['snoozes'] === 1 && row['attempt'] === 0;
+    });
   });
 });
