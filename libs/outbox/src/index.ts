@@ -7,7 +7,7 @@ export type { TransportFactory } from './core/transport.js';
 export type { Define, DefineOptions, EventDefinition } from './events/define-event.js';
 export { defineCommand, defineEvent } from './events/define-event.js';
 export type { EventCatalog, EventName, EventPattern } from './events/event-catalog.js';
-export type { OutgoingEvent, Published, PublishOptions } from './events/event-publisher.js';
+export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/event-publisher.js';
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';

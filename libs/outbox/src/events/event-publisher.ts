@@ -11,7 +11,27 @@ export interface PublishOptions {
   readonly runAt?: Date;
   /** Strings for strings, at most 16 KiB as JSON. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** Publish this only if the same has not been published before; see `Unique`. */
+  readonly unique?: Unique;
 }
+
+/**
+ * What makes an event the same as an earlier one of its tenant and type: its payload (`true`; the order of names in it
+ * does not matter), or a key of at most 1,000 characters. The earlier one stands for 7 days, or for as long as `for`
+ * says (at most 10 years), counted from the time at which it is due; after that the next one takes its place.
+ *
+ * A duplicate is no error: nothing is stored, and `publish` answers with the id of the event that stands and
+ * `duplicate: true`. An equal event that another transaction has published and not committed is waited for; when that
+ * one rolls back, ours is published. From its publish to its commit a transaction keeps others that publish the same
+ * waiting, duplicate or not: publish late, commit soon.
+ *
+ * Two transactions that publish the same two keys one after the other, in opposite order, wait for each other: Postgres
+ * ends one of them with error 40P01 (deadlock detected), as it does for rows that are updated in opposite order. That
+ * transaction has to be repeated as a whole. One `publishMany` takes its keys in one order and cannot deadlock with
+ * another: publish several unique events with it. Under REPEATABLE READ and SERIALIZABLE a key that somebody else
+ * has published since the transaction began is error 40001, which such transactions have to repeat anyway.
+ */
+export type Unique = true | string | { readonly key: string; readonly for?: Duration };
 
 /** One event of `publishMany`. */
 export interface OutgoingEvent<R = EventRef> extends PublishOptions {

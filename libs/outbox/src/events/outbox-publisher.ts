@@ -116,9 +116,10 @@ export class OutboxPublisher extends EventPublisher {
     return scope.take(what, () => runners.run(scope.runner, () => insert(scope.runner)));
   }
 
-  /** Nine publishes of ten need no delay: the short statement plans and runs in half the time. */
+  /** Nine publishes of ten need no delay and no key: the short statement plans and runs in half the time. */
   private async insertOne(runner: QueryRunner, row: EventRow): Promise<Published> {
-    if (row.delay !== null || row.runAt !== null) return only(await this.insert(runner, [row]));
+    if (row.delay !== null || row.runAt !== null || row.uniqueBy !== null)
+      return only(await this.insert(runner, [row]));
     const { database, commits } = this.parts;
     const statement = database.events.publishOne(row.tenant, row.type, row.subject, row.payload, row.headers);
     const { rows } = await sendOne(await clientOf(runner), statement);
@@ -129,20 +130,20 @@ export class OutboxPublisher extends EventPublisher {
   private async insert(runner: QueryRunner, rows: readonly EventRow[]): Promise<Published[]> {
     const { database, commits } = this.parts;
     const column = <K extends keyof EventRow>(key: K) => rows.map((row) => row[key]);
-    const none = rows.map(() => null);
     const statement = database.events.publishMany(
       column('tenant'),
       column('type'),
       column('subject'),
       column('payload'),
       column('headers'),
-      none,
-      none,
+      column('uniqueBy'),
+      column('uniqueFor'),
       column('delay'),
       column('runAt'),
     );
     const published = await sendOne(await clientOf(runner), statement);
-    commits.note(runner);
+    // Duplicates put nothing into the queue.
+    if (published.rows.some(({ duplicate }) => !duplicate)) commits.note(runner);
     return [...published.rows];
   }
 }

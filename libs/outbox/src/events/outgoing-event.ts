@@ -17,12 +17,19 @@ export interface EventRow {
   readonly delay: string | null;
   /** A timestamp, or null. */
   readonly runAt: string | null;
+  /** What the event is unique by: 'p' for its payload, 'k' and the caller's key, or null. */
+  readonly uniqueBy: string | null;
+  /** How long that stands: an interval, or null. */
+  readonly uniqueFor: string | null;
 }
 
 const headerBytes = 16 * 1024;
 const nameLength = 255;
-/** Beyond this a delay is almost always a wrong unit. */
-const longestDelayMs = 10 * 365.25 * 86_400_000;
+const keyLength = 1_000;
+/** Beyond this a length of time is almost always a wrong unit. */
+const longestMs = 10 * 365.25 * 86_400_000;
+/** As long as events are kept. */
+const uniqueForMs = 7 * 86_400_000;
 
 /** Checks one event and turns it into its columns. Throws `InvalidEventError`, naming the path of the value at fault. */
 export function eventRow(event: OutgoingEvent, tenant: string | null, maxEventBytes: number): EventRow {
@@ -40,6 +47,7 @@ export function eventRow(event: OutgoingEvent, tenant: string | null, maxEventBy
     headers: event.headers === undefined ? null : headers(event.headers, refuse),
     delay: delay(event, refuse),
     runAt: runAt(event, refuse),
+    ...unique(event.unique, refuse),
   };
 }
 
@@ -48,9 +56,12 @@ type Refuse = (path: string, problem: string) => never;
 function name(what: string, value: unknown, refuse: Refuse): string | null {
   if (value === null) return null;
   if (typeof value !== 'string') return refuse(what, `must be a string, not ${typeof value}`);
+  return text(what, value, nameLength, refuse);
+}
+
+function text(what: string, value: string, longest: number, refuse: Refuse): string {
   if (value === '') return refuse(what, 'is an empty string; leave it out instead');
-  if (value.length > nameLength)
-    return refuse(what, `has ${value.length} characters; at most ${nameLength} are allowed`);
+  if (value.length > longest) return refuse(what, `has ${value.length} characters; at most ${longest} are allowed`);
   const problem = textProblem(value, what);
   return problem ? refuse(problem.path, problem.problem) : value;
 }
@@ -77,18 +88,49 @@ function headers(value: Readonly<Record<string, string>>, refuse: Refuse): strin
 function delay(event: OutgoingEvent, refuse: Refuse): string | null {
   if (event.delay === undefined) return null;
   if (event.runAt !== undefined) refuse('delay', 'and runAt were both given; give one');
-  const milliseconds = parseDuration(event.delay);
-  if (milliseconds === undefined)
-    return refuse('delay', `${JSON.stringify(event.delay)} is no duration; ${durationRemedy}`);
-  if (milliseconds > longestDelayMs) return refuse('delay', 'is longer than 10 years');
-  return interval(milliseconds);
+  return interval(duration('delay', event.delay, refuse));
+}
+
+function duration(path: string, value: unknown, refuse: Refuse): number {
+  const milliseconds = parseDuration(value);
+  if (milliseconds === undefined) return refuse(path, `${shown(value)} is no duration; ${durationRemedy}`);
+  if (milliseconds > longestMs) return refuse(path, 'is longer than 10 years');
+  return milliseconds;
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 80));
+  return typeof value === 'number' ? `${value}` : `a value of type ${typeof value}`;
 }
 
 function runAt(event: OutgoingEvent, refuse: Refuse): string | null {
   if (event.runAt === undefined) return null;
   if (!(event.runAt instanceof Date) || Number.isNaN(event.runAt.getTime()))
     return refuse('runAt', 'must be a valid Date');
-  if (event.runAt.getTime() - Date.now() > longestDelayMs) return refuse('runAt', 'is more than 10 years away');
+  if (event.runAt.getTime() - Date.now() > longestMs) return refuse('runAt', 'is more than 10 years away');
   // A past instant means now; long past ones have years that Postgres would read differently.
   return new Date(Math.max(event.runAt.getTime(), 0)).toISOString();
+}
+
+type UniqueColumns = Pick<EventRow, 'uniqueBy' | 'uniqueFor'>;
+
+function unique(value: unknown, refuse: Refuse): UniqueColumns {
+  if (value === undefined) return { uniqueBy: null, uniqueFor: null };
+  if (value === true) return { uniqueBy: 'p', uniqueFor: interval(uniqueForMs) };
+  if (typeof value === 'string') return uniqueKey('unique', value, uniqueForMs, refuse);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return refuse('unique', uniqueShape);
+  const { key, for: lifetime, ...unknown } = value as Record<string, unknown>;
+  const [other] = Object.keys(unknown);
+  if (other !== undefined) refuse('unique', `has ${JSON.stringify(other)}; ${uniqueShape}`);
+  if (typeof key !== 'string') return refuse('unique.key', `must be a string, not ${typeof key}`);
+  if (lifetime === undefined) return uniqueKey('unique.key', key, uniqueForMs, refuse);
+  const milliseconds = duration('unique.for', lifetime, refuse);
+  if (milliseconds < 1) refuse('unique.for', 'is shorter than a millisecond');
+  return uniqueKey('unique.key', key, milliseconds, refuse);
+}
+
+const uniqueShape = "must be true (the same payload), a key, or { key, for: '1h' }";
+
+function uniqueKey(path: string, key: string, milliseconds: number, refuse: Refuse): UniqueColumns {
+  return { uniqueBy: `k${text(path, key, keyLength, refuse)}`, uniqueFor: interval(milliseconds) };
 }

@@ -23,25 +23,31 @@ q AS (INSERT INTO outbox.queue (event_id, due_at) SELECT id, due FROM src)
 SELECT id FROM src`;
 
 /**
- * N events, one statement. Parameters, all arrays: tenant, type, subject, payload, headers, sha256 of the unique key,
- * its lifetime, delay, run-at. Keys are upserted in key order, so that two callers cannot deadlock; equal keys of one
- * call are folded before the upsert, or Postgres would refuse to touch a row twice (21000); DO UPDATE always, so that
- * the standing id comes back even from a twin that was not committed yet. Due later than tomorrow: `scheduled`.
+ * N events, one statement. Parameters, all arrays: tenant, type, subject, payload, headers, what the event is unique by
+ * ('p': its payload; 'k' and the caller's key; null: nothing), how long that stands, delay, run-at.
+ *
+ * The key is hashed here because jsonb's text is the canonical form of a payload; the first letter keeps payloads and
+ * callers' keys apart. Keys are upserted in one order, so that two calls cannot deadlock; equal keys of one call are
+ * folded before the upsert, or Postgres would refuse to touch a row twice (21000); DO UPDATE always, so that the standing
+ * id comes back even from a twin that was not committed yet. One instant decides about expiry (two readings of the clock
+ * could prolong a key without giving it to the new event), and a lifetime counts from the due time, so that no key ends
+ * before its event has begun. Due later than tomorrow: `scheduled`.
  */
 const publishManySql = `
 WITH src AS MATERIALIZED (
-  SELECT ord, type, subject, payload, headers, key, ttl, due, due > clock_timestamp() + interval '1 day' AS far,
+  SELECT ord, type, subject, payload, headers, ttl, due, due > clock_timestamp() + interval '1 day' AS far,
+         sha256(convert_to(CASE unique_by WHEN 'p' THEN 'p' || payload::text ELSE unique_by END, 'UTF8')) AS key,
          coalesce(tenant, NULLIF(current_setting('app.tenant_id', true), '')) AS tenant, outbox.uuid7(due) AS id
   FROM (SELECT *, greatest(clock_timestamp(), coalesce(run_at, clock_timestamp() + coalesce(delay, interval '0'))) AS due
-        FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::jsonb[], $6::bytea[], $7::interval[], $8::interval[], $9::timestamptz[])
-          WITH ORDINALITY u(tenant, type, subject, payload, headers, key, ttl, delay, run_at, ord)) x),
-lead AS MATERIALIZED (SELECT DISTINCT ON (coalesce(tenant, ''), type, key) coalesce(tenant, '') AS t, type, key, id, ttl FROM src
+        FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::jsonb[], $6::text[], $7::interval[], $8::interval[], $9::timestamptz[])
+          WITH ORDINALITY u(tenant, type, subject, payload, headers, unique_by, ttl, delay, run_at, ord)) x),
+lead AS MATERIALIZED (SELECT DISTINCT ON (coalesce(tenant, ''), type, key) coalesce(tenant, '') AS t, type, key, id, due + ttl AS until FROM src
       WHERE key IS NOT NULL ORDER BY coalesce(tenant, ''), type, key, ord),
 u AS (INSERT INTO outbox.unique_keys AS k (tenant, type, key, event_id, expires_at)
-      SELECT t, type, key, id, clock_timestamp() + ttl FROM lead ORDER BY t, type, key
+      SELECT t, type, key, id, until FROM lead ORDER BY t, type, key
       ON CONFLICT (tenant, type, key) DO UPDATE SET
-        event_id   = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.event_id   ELSE k.event_id   END,
-        expires_at = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.expires_at ELSE k.expires_at END
+        event_id   = CASE WHEN k.expires_at <= statement_timestamp() THEN excluded.event_id   ELSE k.event_id   END,
+        expires_at = CASE WHEN k.expires_at <= statement_timestamp() THEN excluded.expires_at ELSE k.expires_at END
       RETURNING tenant, type, key, event_id),
 res AS MATERIALIZED (SELECT src.*, coalesce(u.event_id, src.id) AS final, u.event_id IS NOT NULL AND u.event_id <> src.id AS dup
       FROM src LEFT JOIN u ON src.key IS NOT NULL AND u.tenant = coalesce(src.tenant, '') AND u.type = src.type AND u.key = src.key),
