@@ -16,6 +16,12 @@ function nested(levels: number): unknown {
   return value;
 }
 
+/** Answers in turn, beginning with the first. */
+function fickle(...answers: unknown[]): () => unknown {
+  let asked = 0;
+  return () => answers[asked++ % answers.length];
+}
+
 const cases: readonly [what: string, given: Partial<Anything>, path: string | RegExp, problem: RegExp][] = [
   ['a NUL in a text', { payload: { a: [{ text: 'x\u0000y' }] } }, 'payload.a[0].text', /NUL/],
   ['a NUL in a name', { payload: { 'k\u0000': 1 } }, /the name of payload\[/, /NUL/],
@@ -39,6 +45,33 @@ const cases: readonly [what: string, given: Partial<Anything>, path: string | Re
     'payload.money.cents',
     /BigInt/,
   ],
+  ['an error, whose message JSON drops', { payload: { cause: new Error('boom') } }, 'payload.cause', /an? Error/],
+  [
+    'a toJSON that throws',
+    {
+      payload: {
+        money: {
+          toJSON: () => {
+            throw new Error('no currency');
+          },
+        },
+      },
+    },
+    'payload',
+    /no currency/,
+  ],
+  [
+    'a toJSON that answers otherwise the second time',
+    { payload: { a: { toJSON: fickle('fine', 'x\u0000y') }, b: { toJSON: fickle('fine', '\ud83d') } } },
+    'payload',
+    /reads differently/,
+  ],
+  [
+    'a toJSON that has nothing to say',
+    { payload: { toJSON: fickle('fine', undefined) } },
+    'payload',
+    /reads differently/,
+  ],
   ['more bytes than allowed', { payload: { text: 'ü'.repeat(600) } }, 'payload', /1211 bytes.*at most 1024/],
   ['too deep nesting', { payload: nested(600) }, /^payload(\.in){512}$/, /deeper than 512/],
   ['a type with two tokens', { event: 'invoice.paid' }, 'its type', /three lower-case tokens/],
@@ -46,6 +79,10 @@ const cases: readonly [what: string, given: Partial<Anything>, path: string | Re
   ['a pattern', { event: 'billing.*.paid' }, 'its type', /three lower-case tokens/],
   ['a type that ends in a new line', { event: `${event}\n` }, 'its type', /three lower-case tokens/],
   ['a type that is too long', { event: `billing.invoice.${'p'.repeat(120)}` }, 'its type', /136 characters/],
+  ['a type of 300 characters', { event: `a.b.${'c'.repeat(296)}` }, 'its type', /300 characters; at most 128/],
+  ['a tenant of 300 characters', { tenantId: 't'.repeat(300) }, 'the tenant', /300 characters; at most 255/],
+  ['a subject of 300 characters', { subject: 's'.repeat(300) }, 'the subject', /300 characters; at most 255/],
+  ['nesting a thousand deep', { payload: nested(1_000) }, /^payload(\.in){512}$/, /deeper than 512/],
   ['a type that is no string', { event: 7 }, 'its type', /not number/],
   ['an empty tenant', { tenantId: '' }, 'the tenant', /empty/],
   ['a tenant that is no string', { tenantId: 7 }, 'the tenant', /not number/],

@@ -27,7 +27,8 @@ export interface PublishOptions {
  *
  * Two transactions that publish the same two keys one after the other, in opposite order, wait for each other: Postgres
  * ends one of them with error 40P01 (deadlock detected), as it does for rows that are updated in opposite order. That
- * transaction has to be repeated as a whole. One `publishMany` takes its keys in one order and cannot deadlock with
+ * transaction has to be repeated as a whole. (`publishNow` with what the transaction around it has published waits for
+ * that transaction, and nobody can see that it waits for itself.) One `publishMany` takes its keys in one order and cannot deadlock with
  * another: publish several unique events with it. Under REPEATABLE READ and SERIALIZABLE a key that somebody else
  * has published since the transaction began is error 40001, which such transactions have to repeat anyway.
  */
@@ -56,7 +57,12 @@ export interface Published {
  * Throws `NotInTransactionError` outside a transaction, `TransactionFinishedError` after its end.
  */
 export abstract class EventPublisher {
-  /** One event, for the current tenant. */
+  /**
+   * One event, for the current tenant. A handler gets `JSON.parse(JSON.stringify(payload))`, deeply equal, numbers to the
+   * last bit and texts to the last byte. So a Date arrives as its text, a class instance as what its `toJSON` says or as
+   * its own properties, a property that is `undefined` not at all, and -0 as 0; names may come in another order, because
+   * the database keeps `jsonb`. What JSON would lose without a word is refused, and so is deeper nesting than 512.
+   */
   abstract publish<const R extends EventRef>(
     event: R,
     payload: PayloadOf<R>,

@@ -24,6 +24,11 @@ describe('what JSON or Postgres cannot hold is found with its path', () => {
     ['undefined itself', undefined, 'payload'],
     ['cycle', cyclic, 'payload.self.back'],
     ['Map', { m: new Map() }, 'payload.m'],
+    ['an error, whose message JSON drops', { error: new Error('boom') }, 'payload.error'],
+    ['bytes', { bytes: new Uint8Array(2) }, 'payload.bytes'],
+    ['WeakMap', { w: new WeakMap() }, 'payload.w'],
+    ['BigInt in an object of its own', { amount: Object(1n) }, 'payload.amount'],
+    ['NaN in an object of its own', { x: Object(Number.NaN) }, 'payload.x'],
     ['what toJSON returns', { d: { toJSON: () => ({ v: 1n }) } }, 'payload.d.v'],
     ['an odd name', { 'a b': [Number.NaN] }, 'payload["a b"][0]'],
   ])('%s', (_, value, path) => {
@@ -38,6 +43,24 @@ describe('what JSON or Postgres cannot hold is found with its path', () => {
   it('an object may stand twice without containing itself', () => {
     const shared = { x: 1 };
     expect(jsonProblem({ a: shared, b: [shared] }, 'payload')).toBeUndefined();
+  });
+
+  it('toJSON is asked once, as JSON.stringify does it: its answer may be the object itself, or have a toJSON', () => {
+    class Money {
+      constructor(readonly cents: number) {}
+      toJSON(): unknown {
+        return this;
+      }
+    }
+    class Failure extends Error {
+      toJSON(): unknown {
+        return { message: this.message };
+      }
+    }
+    expect(jsonProblem({ price: new Money(5) }, 'payload')).toBeUndefined();
+    expect(jsonProblem({ price: new Money(Number.NaN) }, 'payload')?.path).toBe('payload.price.cents');
+    expect(jsonProblem({ error: new Failure('kept'), at: { toJSON: () => new Date() } }, 'payload')).toBeUndefined();
+    expect(jsonProblem({ text: Object('\u{1f642}') }, 'payload')).toBeUndefined();
   });
 
   it('dates, absent properties and all of JSON pass, and come back the same', () => {

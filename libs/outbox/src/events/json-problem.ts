@@ -6,11 +6,29 @@ const deepest = 512;
  * refusal by Postgres would leave the caller's transaction aborted. What JSON.stringify would drop or change without a
  * word (functions, `undefined` in lists, NaN, Map) is refused as well; `toJSON` (dates) is honoured.
  */
-export function jsonProblem(value: unknown, path: string): { path: string; problem: string } | undefined {
+export function jsonProblem(value: unknown, path: string): Problem {
   return new Walk().look(value, path, 0);
 }
 
 type Problem = { path: string; problem: string } | undefined;
+
+/** `value` as JSON that Postgres takes, or why there is none. */
+export function jsonText(value: unknown, path: string): string | { path: string; problem: string } {
+  try {
+    const problem = jsonProblem(value, path);
+    if (problem) return problem;
+    const text: string | undefined = JSON.stringify(value);
+    if (text !== undefined && !isRefused(text)) return text;
+    return { path, problem: 'reads differently each time: a getter or toJSON in it gave something else than before' };
+  } catch (error) {
+    return { path, problem: `cannot be read: ${error instanceof Error ? error.message : String(error)}` };
+  }
+}
+
+/** Whether JSON contains an escaped NUL or half of a surrogate pair (and no mere backslash followed by such letters). */
+function isRefused(text: string): boolean {
+  return text.includes('\\u') && /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/.test(text);
+}
 
 class Walk {
   private readonly open = new Set<object>();
@@ -36,11 +54,23 @@ class Walk {
   }
 
   private object(value: object, path: string, depth: number): Problem {
-    if (depth >= deepest) return { path, problem: `is nested deeper than ${deepest} levels` };
-    if (this.open.has(value)) return { path, problem: 'refers back to an object that contains it' };
     if (value instanceof Date && Number.isNaN(value.getTime()))
       return { path, problem: 'is an invalid Date, which JSON would turn into null' };
-    if (isLossy(value)) return { path, problem: `is a ${value.constructor.name}, which JSON would turn into {}` };
+    if (depth < deepest && 'toJSON' in value && typeof value.toJSON === 'function') {
+      const json: unknown = value.toJSON();
+      // JSON.stringify does not ask the answer for a toJSON of its own.
+      return typeof json === 'object' && json !== null
+        ? this.contents(json, path, depth)
+        : this.look(json, path, depth);
+    }
+    return this.contents(value, path, depth);
+  }
+
+  private contents(value: object, path: string, depth: number): Problem {
+    if (depth >= deepest) return { path, problem: `is nested deeper than ${deepest} levels` };
+    if (this.open.has(value)) return { path, problem: 'refers back to an object that contains it' };
+    if (isBoxed(value)) return this.look(value.valueOf(), path, depth);
+    if (isLossy(value)) return { path, problem: `is a ${value.constructor.name}, which JSON cannot hold` };
     this.open.add(value);
     try {
       return this.inside(value, path, depth + 1);
@@ -50,7 +80,6 @@ class Walk {
   }
 
   private inside(value: object, path: string, depth: number): Problem {
-    if ('toJSON' in value && typeof value.toJSON === 'function') return this.look(value.toJSON(), path, depth);
     if (Array.isArray(value)) return first(value.entries(), ([i, item]) => this.look(item, `${path}[${i}]`, depth));
     return first(Object.entries(value), ([key, item]) => this.property(key, item, path, depth));
   }
@@ -70,8 +99,15 @@ export function textProblem(text: string, path: string): Problem {
   return undefined;
 }
 
+/** Of these JSON.stringify would keep nothing, or not what makes them. (Those with a `toJSON` have been asked.) */
+const lossy = [Map, Set, WeakMap, WeakSet, Promise, RegExp, Error, ArrayBuffer];
+
 function isLossy(value: object): boolean {
-  return value instanceof Map || value instanceof Set || value instanceof Promise || value instanceof RegExp;
+  return lossy.some((type) => value instanceof type) || ArrayBuffer.isView(value);
+}
+
+function isBoxed(value: object): boolean {
+  return [String, Number, Boolean, BigInt, Symbol].some((type) => value instanceof type);
 }
 
 function first<T>(items: Iterable<T>, look: (item: T) => Problem): Problem {

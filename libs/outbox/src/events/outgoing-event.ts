@@ -4,7 +4,7 @@ import { interval } from '../tables/wire/statement.js';
 import type { OutgoingEvent } from './event-publisher.js';
 import { typeOf } from './event-ref.js';
 import { eventTypeProblem } from './event-type.js';
-import { jsonProblem, textProblem } from './json-problem.js';
+import { jsonText, textProblem } from './json-problem.js';
 
 /** An event as its columns, checked: nothing in it can be refused by Postgres. */
 export interface EventRow {
@@ -67,9 +67,8 @@ function text(what: string, value: string, longest: number, refuse: Refuse): str
 }
 
 function json(path: string, value: unknown, limit: number, refuse: Refuse): string {
-  const problem = jsonProblem(value, path);
-  if (problem) refuse(problem.path, problem.problem);
-  const text = JSON.stringify(value);
+  const text = jsonText(value, path);
+  if (typeof text !== 'string') return refuse(text.path, text.problem);
   const bytes = Buffer.byteLength(text);
   if (bytes > limit)
     refuse(path, `is ${bytes} bytes as JSON; at most ${limit} are allowed (send a reference to large data instead)`);
