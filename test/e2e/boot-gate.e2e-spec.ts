@@ -180,7 +180,12 @@ describe('a wrong set-up does not boot', () => {
       }
       @Module({ providers: [Ledger] })
       class Other {}
-      await refused({ providers: [Ledger], imports: [Other] }, 'durables', /provide the class in one module only/);
+      await refused(
+        { providers: [Ledger], imports: [Other] },
+        'providers',
+        /Ledger has subscriptions and is provided twice, in (Other|TestModule) and in (Other|TestModule)/,
+        /Provide it in one module, export it there/,
+      );
     });
 
     it('a type that nobody emits or accepts: the nearest name is suggested', () =>

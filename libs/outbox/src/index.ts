@@ -36,6 +36,7 @@ export type { Backoff } from './outbox.option-checker.js';
 export type { DeadLetterNotice, OutboxOptions, OutboxRole } from './outbox.options.js';
 export type { DeadLetter, DeadLetterQuery } from './recover/dead-letters.service.js';
 export { DeadLetters } from './recover/dead-letters.service.js';
+export type { GrantOptions } from './tables/schema/grants.js';
 export type { SchemaOptions } from './tables/schema/outbox-schema.js';
 export { outboxSchema } from './tables/schema/outbox-schema.js';
 export { memory, postgres } from './transports/postgres/postgres.transport.js';

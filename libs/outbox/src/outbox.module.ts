@@ -31,7 +31,8 @@ export interface OutboxAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
   readonly useFactory: (...args: any[]) => OutboxOptions | Promise<OutboxOptions>;
 }
 
-const RAW_OPTIONS = Symbol('nestjs-outbox options');
+/** The options as they were given; in a preview (`checkOutbox`) they are there when they are a value. */
+export const RAW_OPTIONS = Symbol('nestjs-outbox options');
 const PARTS = Symbol('nestjs-outbox parts');
 
 @Module({})
@@ -53,9 +54,17 @@ export class OutboxModule {
     const provide = Symbol('nestjs-outbox manifest');
     return {
       module: OutboxFeatureModule,
-      providers: [{ provide, useFactory: (catalog: KnownEvents) => catalog.add(manifest), inject: [KnownEvents] }],
+      providers: [
+        { provide, useFactory: (catalog: KnownEvents) => catalog.add(manifest), inject: [KnownEvents] },
+        { provide: Symbol('nestjs-outbox declared'), useValue: new DeclaredManifest(manifest) },
+      ],
     };
   }
+}
+
+/** A manifest as a value, which a preview can read: there no factory runs. */
+export class DeclaredManifest {
+  constructor(readonly manifest: EventManifest) {}
 }
 
 /** A class of its own, so that features are not taken for further roots. */
@@ -117,6 +126,7 @@ function lastUpFirstDown(modules: ModulesContainer): void {
   for (const module of modules.values()) if (module.metatype === OutboxModule) module.distance = -1;
 }
 
-function rootsIn(modules: ModulesContainer): number {
+/** How many times `forRoot` or `forRootAsync` is part of the app. */
+export function rootsIn(modules: ModulesContainer): number {
   return [...modules.values()].filter((module) => module.metatype === OutboxModule).length;
 }

@@ -88,6 +88,8 @@ export class OutboxSettings {
   readonly schema: string;
   readonly onStart: 'verify' | 'migrate';
   readonly currentTenant: () => string | null | undefined;
+  /** Whether the app said anything about tenants; the gate then looks at the role that handlers run as. */
+  readonly tenancy: boolean;
   readonly infrastructureUrl: string | undefined;
   /** `undefined`: derived from the pool. */
   readonly handlerConcurrency: number | undefined;
@@ -109,6 +111,7 @@ export class OutboxSettings {
     this.schema = check.schemaName(options.schema?.name);
     this.onStart = check.oneOf('schema.onStart', options.schema?.onStart, ['verify', 'migrate']);
     this.currentTenant = options.tenancy?.current ?? (() => undefined);
+    this.tenancy = options.tenancy !== undefined;
     this.infrastructureUrl = options.infrastructure?.url;
     this.handlerConcurrency =
       options.handlers?.concurrency === undefined

@@ -5,22 +5,31 @@ import type { BootProblem } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 
-/** What the checks look at. */
-export interface BootContext {
+/** What is known of an app without its database, and even without its instances. */
+export interface GraphContext {
   readonly settings: OutboxSettings;
-  readonly dataSource: DataSource;
-  readonly database: Database;
   readonly catalog: KnownEvents;
   readonly registry: SubscriptionRegistry;
   /** How many times `OutboxModule.forRoot` is part of this app. */
   readonly roots: number;
 }
 
-/** One thing looked at before anything starts. Needs no database unless `asksDatabase`. */
-export interface BootCheck {
+/** What the checks of a booting app look at. */
+export interface BootContext extends GraphContext {
+  readonly dataSource: DataSource;
+  readonly database: Database;
+}
+
+/** Says what does not keep the app from starting but should be known; one line each, once the gate is through. */
+export type Warn = (message: string) => void;
+
+/**
+ * One thing looked at before anything starts. What is a fact of this process or of the database is a problem and
+ * refuses; what is a fact of the fleet, or of machines, is a warning.
+ */
+export interface BootCheck<Context extends GraphContext = BootContext> {
   readonly name: string;
-  readonly asksDatabase?: boolean;
-  run(context: BootContext): readonly BootProblem[] | Promise<readonly BootProblem[]>;
+  run(context: Context, warn: Warn): readonly BootProblem[] | Promise<readonly BootProblem[]>;
 }
 
 /** Whether this process relays and handles. */

@@ -1,37 +1,46 @@
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import { untilAnswered } from '../core/until-answered.js';
-import { type BootProblem, OutboxBootError } from '../outbox.errors.js';
+import { OutboxBootError } from '../outbox.errors.js';
 import type { BootCheck, BootContext } from './boot-check.js';
-import { catalogCheck } from './catalog.check.js';
+import { clockCheck } from './clock.check.js';
+import { dataSourceCheck } from './data-source.check.js';
 import { driverCheck } from './driver.check.js';
-import { optionsCheck } from './options.check.js';
+import { checkGraph } from './graph-checks.js';
+import { infrastructureCheck } from './infrastructure.check.js';
 import { poolCheck } from './pool.check.js';
+import { privilegesCheck } from './privileges.check.js';
+import { rowSecurityCheck } from './row-security.check.js';
 import { schemaCheck } from './schema.check.js';
-import { singleRootCheck } from './single-root.check.js';
 import { soleWorkerCheck } from './sole-worker.check.js';
-import { subscriptionsCheck } from './subscriptions.check.js';
+import { strayDurablesCheck } from './stray-durables.check.js';
+import { tenantRoleCheck } from './tenant-role.check.js';
 
-/** In the order in which people want to read them. The database is asked only when the rest is in order, driver first. */
-const checks: readonly BootCheck[] = [
-  singleRootCheck,
-  optionsCheck,
-  subscriptionsCheck,
-  catalogCheck,
-  poolCheck,
-  driverCheck,
-  schemaCheck,
-  soleWorkerCheck,
+/** Each stage needs the ones before it: no schema can be read through an unfit driver, no table without the right to. */
+const databaseStages: readonly (readonly BootCheck[])[] = [
+  [driverCheck],
+  [infrastructureCheck],
+  [schemaCheck],
+  [privilegesCheck, rowSecurityCheck],
+  [soleWorkerCheck, strayDurablesCheck, tenantRoleCheck, clockCheck],
 ];
 
-/** Looks at everything before anything starts. Throws `OutboxBootError` with every problem found, each with its remedy. */
+/**
+ * Looks at everything before anything starts. Throws `OutboxBootError` with every problem found, each with its remedy;
+ * the database is asked only when the rest is in order. Warnings are one line each and keep nothing from starting.
+ */
 export async function passGate(context: BootContext, log: Log): Promise<void> {
   const throttled = new ThrottledLog(log);
-  const problems: BootProblem[] = [];
-  for (const check of checks.filter((c) => !c.asksDatabase)) problems.push(...(await check.run(context)));
-  for (const check of checks.filter((c) => c.asksDatabase)) {
-    // Each of these needs the ones before it: no schema can be read through an unfit driver.
+  const warnings = new Set<string>();
+  const problems = [...(await checkGraph(context, (message) => warnings.add(message)))];
+  for (const check of [dataSourceCheck, poolCheck])
+    problems.push(...(await check.run(context, (message) => warnings.add(message))));
+  for (const stage of databaseStages) {
     if (problems.length > 0) break;
-    problems.push(...(await untilAnswered(() => check.run(context), throttled)));
+    for (const check of stage) {
+      const run = () => check.run(context, (message) => warnings.add(message));
+      problems.push(...(await untilAnswered(run, throttled)));
+    }
   }
+  for (const warning of warnings) log.warn(warning);
   if (problems.length > 0) throw new OutboxBootError(problems);
 }

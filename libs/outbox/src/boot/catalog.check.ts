@@ -1,10 +1,10 @@
 import { didYouMean } from '../core/nearest.js';
 import { eventTypeProblem, isPattern } from '../events/event-type.js';
 import type { BootProblem } from '../outbox.errors.js';
-import type { BootCheck } from './boot-check.js';
+import type { BootCheck, GraphContext } from './boot-check.js';
 
 /** A subscription to a type that nobody emits waits for ever without a word; usually it is a misspelling. */
-export const catalogCheck: BootCheck = {
+export const catalogCheck: BootCheck<GraphContext> = {
   name: 'catalog',
   run: ({ catalog, registry, roots }) => {
     const problems: BootProblem[] = [];

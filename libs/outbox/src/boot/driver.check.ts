@@ -7,7 +7,6 @@ const oldestServer = 14;
 /** The driver and the server: node-postgres in JavaScript from 8.21, and PostgreSQL from 14. */
 export const driverCheck: BootCheck = {
   name: 'driver',
-  asksDatabase: true,
   run: async ({ dataSource }) => {
     const runner = dataSource.createQueryRunner('master');
     try {

@@ -1,4 +1,4 @@
-import type { BootCheck } from './boot-check.js';
+import type { BootCheck, GraphContext } from './boot-check.js';
 
 /** Unknown keys, bad durations, figures out of range: found when the options were resolved. */
-export const optionsCheck: BootCheck = { name: 'options', run: ({ settings }) => settings.problems };
+export const optionsCheck: BootCheck<GraphContext> = { name: 'options', run: ({ settings }) => settings.problems };

@@ -1,5 +1,6 @@
 import type { BootProblem } from '../outbox.errors.js';
 import { type BootCheck, works } from './boot-check.js';
+import { dataSourceProblem } from './data-source.check.js';
 
 /** Connections of the pool that handlers must leave to everything else, or two of them could wait for each other for ever. */
 const reserve = 2;
@@ -11,8 +12,8 @@ export function defaultConcurrency(poolMax: number): number {
 
 export const poolCheck: BootCheck = {
   name: 'pool',
-  run: ({ settings, database }) => {
-    if (!works(settings)) return [];
+  run: ({ settings, database, dataSource }) => {
+    if (!works(settings) || dataSourceProblem(dataSource)) return [];
     const { poolMax } = database;
     const { handlerConcurrency } = settings;
     const problem = (message: string): BootProblem[] => [{ check: 'pool', message }];

@@ -1,7 +1,7 @@
-import type { BootCheck } from './boot-check.js';
+import type { BootCheck, GraphContext } from './boot-check.js';
 
 /** Nest keeps dynamic modules apart by object: a second forRoot would run every handler's relay and consumer twice. */
-export const singleRootCheck: BootCheck = {
+export const singleRootCheck: BootCheck<GraphContext> = {
   name: 'forRoot',
   run: ({ roots }) =>
     roots <= 1

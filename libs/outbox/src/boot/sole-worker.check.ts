@@ -1,26 +1,20 @@
-import { clientOf } from '../tables/database.js';
-import { sendOne } from '../tables/wire/batch.js';
+import { onPool } from './ask.js';
 import { type BootCheck, works } from './boot-check.js';
 
 /** memory() is for exactly one process; a worker beside it would take its rows and be refused the same. */
 export const soleWorkerCheck: BootCheck = {
   name: 'transport',
-  asksDatabase: true,
-  run: async ({ settings, database, dataSource }) => {
+  run: async (context) => {
+    const { settings, database } = context;
     if (!works(settings)) return [];
-    const runner = dataSource.createQueryRunner('master');
-    try {
-      const { rows } = await sendOne(await clientOf(runner), database.workers.others(0));
-      const alone = settings.transport.capabilities.processes === 'one';
-      const others = alone ? rows : rows.filter((row) => row.exclusive);
-      return others.map((row) => ({
-        check: 'transport',
-        message: alone
-          ? `transport ${settings.transport.name}() is for exactly one process, but worker ${row.id} (${row.app}) is alive on this schema; stop it, or use postgres()`
-          : `worker ${row.id} (${row.app}) is alive on this schema and was started with memory(), which is for exactly one process; start both with postgres()`,
-      }));
-    } finally {
-      await runner.release();
-    }
+    const rows = await onPool(context, (ask) => ask(database.workers.others(0)));
+    const alone = settings.transport.capabilities.processes === 'one';
+    const others = alone ? rows : rows.filter((row) => row.exclusive);
+    return others.map((row) => ({
+      check: 'transport',
+      message: alone
+        ? `transport ${settings.transport.name}() is for exactly one process, but worker ${row.id} (${row.app}) is alive on this schema; stop it, or use postgres()`
+        : `worker ${row.id} (${row.app}) is alive on this schema and was started with memory(), which is for exactly one process; start both with postgres()`,
+    }));
   },
 };

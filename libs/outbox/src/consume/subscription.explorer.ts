@@ -10,6 +10,9 @@ type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 
 /** Pairs the methods of live instances with their metadata. Scans instances: a factory's or value's class is not the token. */
 export class SubscriptionExplorer {
+  /** Classes, and the module in which each was met first. */
+  private readonly homes = new Map<object, string>();
+
   constructor(
     private readonly discovery: DiscoveryService,
     private readonly settings: OutboxSettings,
@@ -33,8 +36,21 @@ export class SubscriptionExplorer {
     if (typeof instance !== 'object' || instance === null || seen.has(instance)) return;
     seen.add(instance);
     const type = Object.getPrototypeOf(instance)?.constructor;
-    if (typeof type !== 'function') return;
+    if (typeof type !== 'function' || this.providedBefore(type, wrapper)) return;
     for (const metadata of subscriptionsOf(type)) this.subscription(instance, type.name, metadata);
+  }
+
+  /** Two instances of one class would be two handlers of each of its durables. */
+  private providedBefore(type: { name: string }, wrapper: Wrapper): boolean {
+    const here = wrapper.host?.name ?? 'a module';
+    const before = this.homes.get(type);
+    if (before === undefined) this.homes.set(type, here);
+    else if (subscriptionsOf(type).length > 0)
+      this.registry.problem(
+        'providers',
+        `${type.name} has subscriptions and is provided twice, in ${before} and ${before === here ? 'once more there' : `in ${here}`}: there are two instances of it, and each of its durables would have two handlers. Provide it in one module, export it there, and import that module where it is injected`,
+      );
+    return before !== undefined;
   }
 
   private notStatic(wrapper: Wrapper): void {

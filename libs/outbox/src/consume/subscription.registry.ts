@@ -11,7 +11,7 @@ export class SubscriptionRegistry {
     if (standing) {
       this.problem(
         'durables',
-        `durable '${subscription.durable}' is used by ${standing.where} and by ${subscription.where}; a durable belongs to one method, so give one of them another name${standing.where === subscription.where ? ' (or provide the class in one module only and import that module elsewhere)' : ''}`,
+        `durable '${subscription.durable}' is used by ${standing.where} and by ${subscription.where}; a durable belongs to one method, so give one of them another name`,
       );
       return;
     }

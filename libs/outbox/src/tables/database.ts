@@ -10,6 +10,7 @@ import { HandledTable } from './handled.table.js';
 import { InfrastructureConnection } from './infrastructure-connection.js';
 import { QueueTable } from './queue.table.js';
 import { lockKeys } from './schema/schema-name.js';
+import { ServerFacts } from './server-facts.js';
 import { statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
 
@@ -22,6 +23,7 @@ export class Database {
   readonly deadLetters: DeadLettersTable;
   readonly durables: DurablesTable;
   readonly workers: WorkersTable;
+  readonly facts: ServerFacts;
 
   /** Changes nothing; takes the place of a record where none is due. */
   readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
@@ -31,7 +33,7 @@ export class Database {
   constructor(
     readonly dataSource: DataSource,
     readonly schema: string,
-    private readonly infrastructureUrl?: string,
+    readonly infrastructureUrl?: string,
   ) {
     const keys = lockKeys(schema);
     this.events = new EventsTable(schema);
@@ -41,6 +43,7 @@ export class Database {
     this.deadLetters = new DeadLettersTable(schema);
     this.durables = new DurablesTable(schema, keys);
     this.workers = new WorkersTable(schema, keys);
+    this.facts = new ServerFacts(schema);
   }
 
   /** How many connections the application's pool may open. */
@@ -55,7 +58,7 @@ export class Database {
     settings: readonly string[] = [],
     onLost?: () => void,
   ): InfrastructureConnection {
-    return new InfrastructureConnection(purpose, this.infrastructureConfig(purpose), log, settings, onLost);
+    return new InfrastructureConnection(purpose, () => this.infrastructureConfig(purpose), log, settings, onLost);
   }
 
   private infrastructureConfig(purpose: string): ClientConfig {

@@ -31,7 +31,8 @@ export class InfrastructureConnection {
 
   constructor(
     readonly purpose: string,
-    private readonly config: ClientConfig,
+    /** Asked when it connects: what is wrong with the DataSource is for the boot gate to say. */
+    private readonly config: () => ClientConfig,
     private readonly log: Log,
     private readonly settings: readonly string[] = [],
     private readonly onLost: () => void = () => {},
@@ -69,7 +70,7 @@ export class InfrastructureConnection {
   }
 
   private async connect(): Promise<Client> {
-    const client = new Client(this.config);
+    const client = new Client(this.config());
     let reported = false;
     const lost = (error?: Error): void => {
       if (reported) return;

@@ -46,7 +46,8 @@ export async function bootProbe(name: string, options: ProbeOptions): Promise<Pr
       imports: [
         TypeOrmModule.forRoot({ type: 'postgres', url: options.url, poolSize: 10, retryAttempts: 0 }),
         OutboxModule.forRoot({
-          transport: options.transport,
+          // A publisher carries nothing, so it is given no transport; one for a single process would be refused.
+          ...(options.role === 'publisher' ? {} : { transport: options.transport }),
           role: options.role ?? 'all',
           schema: { onStart: 'migrate' },
           drain: '1s',

@@ -3,6 +3,7 @@ import type { DataSource, QueryRunner } from 'typeorm';
 import { databaseTrouble } from '../../core/database-errors.js';
 import { SchemaError, SchemaLockedError } from '../../outbox.errors.js';
 import { inSchema } from '../wire/statement.js';
+import { type GrantOptions, grants } from './grants.js';
 import { lockKeys, schemaNameProblem } from './schema-name.js';
 import { newestVersion, type SchemaVersion, schemaVersions } from './schema-versions.js';
 
@@ -28,6 +29,8 @@ const tries = 10;
 export const outboxSchema = {
   up: (target: DataSource | QueryRunner, options: SchemaOptions = {}): Promise<void> => move(target, options, 'up'),
   down: (target: DataSource | QueryRunner, options: SchemaOptions = {}): Promise<void> => move(target, options, 'down'),
+  /** GRANT statements for roles that own nothing: `for (const sql of outboxSchema.grants({ worker: 'app' })) await queryRunner.query(sql);` */
+  grants: (options: GrantOptions): string[] => grants(options),
 } as const;
 
 async function move(target: DataSource | QueryRunner, options: SchemaOptions, direction: 'up' | 'down'): Promise<void> {

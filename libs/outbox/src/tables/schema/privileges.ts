@@ -1,0 +1,104 @@
+/** Whoever talks to the outbox, by what it does there. */
+export type Actor = 'publisher' | 'worker' | 'operator' | 'retrier';
+
+/** What an actor needs on some objects of one kind; `columns` stands for both reading and writing them. */
+export interface Privilege {
+  readonly kind: 'TABLE' | 'FUNCTION' | 'SEQUENCE';
+  readonly names: readonly string[];
+  readonly privileges: readonly string[];
+  /** The privileges hold for these columns alone. */
+  readonly columns?: readonly string[];
+}
+
+const table = (names: string | readonly string[], privileges: string, columns?: string): Privilege => ({
+  kind: 'TABLE',
+  names: [names].flat(),
+  privileges: privileges.split(' '),
+  ...(columns === undefined ? {} : { columns: columns.split(' ') }),
+});
+const call = (...names: string[]): Privilege => ({ kind: 'FUNCTION', names, privileges: ['EXECUTE'] });
+/** A privilege on a partitioned table does not reach a statement that names one of its partitions. */
+const ring = (name: string): string[] => Array.from({ length: 10 }, (_, bucket) => `${name}_${bucket}`);
+
+const event = 'tenant_id type subject payload headers unique_key';
+
+/**
+ * Version 1's privileges, by the statements in `../*.table.ts`. A publisher writes and reads nothing back: ids come out
+ * of its own statement. The upsert of `unique_keys` has to read the standing key, which is a hash.
+ */
+const publisher: readonly Privilege[] = [
+  table('schema_version', 'SELECT', 'version min_library'),
+  call('uuid7', 'bucket'),
+  table('events', 'INSERT', `bucket id ${event}`),
+  table('queue', 'INSERT', 'event_id due_at'),
+  table('scheduled', 'INSERT', `id due_at ${event}`),
+  table('unique_keys', 'SELECT INSERT', 'tenant type key event_id expires_at'),
+  table('unique_keys', 'UPDATE', 'event_id expires_at'),
+];
+
+/** Relays and handles; publishes as well, since handlers do. UPDATE where it locks rows, too: FOR UPDATE asks for it. */
+const worker: readonly Privilege[] = [
+  table('schema_version', 'SELECT'),
+  call('uuid7', 'uuid7_floor', 'bucket'),
+  call(...ring('claim')),
+  table('events', 'SELECT INSERT'),
+  table(ring('events'), 'SELECT'),
+  table('handled', 'SELECT DELETE'),
+  table(ring('handled'), 'SELECT INSERT UPDATE DELETE'),
+  table(ring('attempts'), 'SELECT INSERT'),
+  table('queue', 'SELECT INSERT UPDATE DELETE'),
+  table('scheduled', 'SELECT INSERT UPDATE DELETE'),
+  table('deliveries', 'SELECT INSERT UPDATE DELETE'),
+  table('dead_letters', 'SELECT INSERT UPDATE'),
+  table('durables', 'SELECT INSERT UPDATE'),
+  table('durable_types', 'SELECT INSERT UPDATE'),
+  table('unique_keys', 'SELECT INSERT UPDATE'),
+  table('workers', 'SELECT INSERT UPDATE DELETE'),
+  { kind: 'SEQUENCE', names: ['workers_id_seq'], privileges: ['USAGE'] },
+];
+
+/** Reads everything, and changes nothing. */
+const operator: readonly Privilege[] = [
+  table(
+    [
+      ...['schema_version', 'durables', 'durable_types', 'events', 'handled', 'attempts', 'queue', 'scheduled'],
+      ...['deliveries', 'dead_letters', 'unique_keys', 'workers'],
+    ],
+    'SELECT',
+  ),
+  call('uuid7_floor', 'bucket'),
+];
+
+/** Beside reading: retries and resolves dead letters (`DeadLetters`). */
+const retrier: readonly Privilege[] = [
+  ...operator,
+  table('dead_letters', 'UPDATE', 'resolved_at resolution'),
+  table('handled', 'DELETE'),
+  table('deliveries', 'INSERT', 'event_id durable'),
+];
+
+export const privilegesOf: Readonly<Record<Actor, readonly Privilege[]>> = { publisher, worker, operator, retrier };
+
+/** The statements that give `role` what `needs` lists. The role's name may be anything; it is quoted. */
+export function grantStatements(schema: string, role: string, needs: readonly Privilege[]): string[] {
+  const to = `TO ${quoted(role)}`;
+  return [
+    `GRANT USAGE ON SCHEMA ${schema} ${to}`,
+    ...needs.map((need) => `GRANT ${privilegeList(need)} ON ${objectList(schema, need)} ${to}`),
+  ];
+}
+
+/** `SELECT (a, b), INSERT (a, b)`. */
+export function privilegeList({ privileges, columns }: Privilege): string {
+  const on = columns ? ` (${columns.join(', ')})` : '';
+  return privileges.map((privilege) => privilege + on).join(', ');
+}
+
+export function objectList(schema: string, { kind, names }: Privilege): string {
+  const objects = names.map((name) => `${schema}.${name}`).join(', ');
+  return kind === 'TABLE' ? objects : `${kind} ${objects}`;
+}
+
+export function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
