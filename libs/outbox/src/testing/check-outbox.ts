@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import {
   type DynamicModule,
   type INestApplicationContext,
@@ -41,6 +42,8 @@ async function problemsOf(module: Type | DynamicModule): Promise<BootProblem[]> 
   try {
     app = await NestFactory.createApplicationContext(module, { preview: true, logger: false, abortOnError: false });
   } catch (error) {
+    // Nest loads modules side by side: those beside the one that failed are still on their way, and would log.
+    await setImmediate();
     return [{ check: 'graph', message: `Nest cannot build the application: ${(error as Error).message}` }];
   }
   try {
