@@ -11,7 +11,7 @@ export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
-export type { BootProblem } from './outbox.errors.js';
+export type { BootProblem, Stray } from './outbox.errors.js';
 export {
   HandlerTimeoutError,
   InterruptedError,
@@ -24,6 +24,7 @@ export {
   SchemaError,
   SchemaLockedError,
   SnoozeError,
+  StrayWriteError,
   SwallowedSqlError,
   TransactionEndedByHandlerError,
   TransactionFinishedError,
@@ -39,4 +40,5 @@ export { DeadLetters } from './recover/dead-letters.service.js';
 export type { GrantOptions } from './tables/schema/grants.js';
 export type { SchemaOptions } from './tables/schema/outbox-schema.js';
 export { outboxSchema } from './tables/schema/outbox-schema.js';
+export { Outbox } from './transactions/outbox.js';
 export { memory, postgres } from './transports/postgres/postgres.transport.js';

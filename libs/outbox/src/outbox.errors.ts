@@ -41,6 +41,54 @@ export class TransactionFinishedError extends OutboxError {
   }
 }
 
+/** What a stray is, and where. */
+export interface Stray {
+  /** What was called, such as `Repository.save`. */
+  readonly called: string;
+  readonly kind: 'write' | 'read';
+  /** Whose handler it was in. */
+  readonly durable: string | undefined;
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+}
+
+/**
+ * A repository (or anything else of the DataSource) was used beside the transaction that is open around the call: on
+ * another connection, where what it writes neither commits nor rolls back with the rest.
+ */
+export class StrayWriteError extends OutboxError {
+  readonly code = 'OUTBOX_STRAY_WRITE';
+  readonly durable: string | undefined;
+  /** Of the call, in the application's code; `undefined` when no frame of it was left. */
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+
+  constructor(stray: Stray) {
+    const { called, kind, durable, file, line } = stray;
+    const manager = durable === undefined ? "the callback's manager" : 'ctx.manager';
+    super(
+      `${called} at ${file === undefined ? 'an unknown place' : `${file}:${line}`} ${strayed(kind, durable)} Either (1) use ` +
+        `${manager}, or manager.withRepository(repository) of it, or (2) let repositories take part by themselves: ` +
+        "OutboxModule.forRoot({ transactions: { repositories: 'join' } }), or (3) when it is meant to be apart, call it " +
+        'inside outbox.outside(() => …) of the injected Outbox.',
+    );
+    this.durable = durable;
+    this.file = file;
+    this.line = line;
+  }
+}
+
+function strayed(kind: Stray['kind'], durable: string | undefined): string {
+  if (kind === 'read')
+    return (
+      `reads beside the transaction of the handler of '${durable}', on a connection for which no tenant is set: with ` +
+      'row-level security it finds nothing.'
+    );
+  return durable === undefined
+    ? 'does not use the transaction in whose callback it is called, but another connection: what it writes stays when the transaction rolls back.'
+    : `does not use the transaction of the handler of '${durable}', but another connection: what it writes stays when the handler fails, and is written again by its next attempt.`;
+}
+
 /** Something about an event cannot be stored or sent; found before any SQL, so the transaction stays usable. */
 export class InvalidEventError extends OutboxError {
   readonly code = 'OUTBOX_INVALID_EVENT';

@@ -16,6 +16,7 @@ import { OutboxLifecycle } from './outbox.lifecycle.js';
 import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
 import { type OutboxParts, wire } from './outbox.wiring.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
+import { Outbox } from './transactions/outbox.js';
 import { postgres } from './transports/postgres/postgres.transport.js';
 
 /** Beside the options: what has to be known before they are. */
@@ -110,10 +111,11 @@ function root(
         inject: [OutboxSettings, getDataSourceToken(dataSource), KnownEvents, DiscoveryService, ModulesContainer],
       },
       { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
+      { provide: Outbox, useFactory: (parts: OutboxParts) => parts.outbox, inject: [PARTS] },
       { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
       { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
     ],
-    exports: [EventPublisher, DeadLetters, KnownEvents],
+    exports: [Outbox, EventPublisher, DeadLetters, KnownEvents],
   };
 }
 

@@ -18,6 +18,8 @@ describe('options', () => {
       maxEventBytes: 524_288,
       drainMs: 10_000,
       handlerConcurrency: undefined,
+      repositories: 'guard',
+      tenancy: false,
     });
     expect(settings.transport.name).toBe('postgres');
     expect(settings.backoff(9, undefined)).toBeGreaterThanOrEqual(19_440_000);
@@ -27,6 +29,8 @@ describe('options', () => {
   it.each([
     [{ rol: 'worker' }, "'rol'", "'role'"],
     [{ relay: { bacth: 1 } }, "'relay.bacth'", "'batch'"],
+    [{ transactions: { repository: 'join' } }, "'transactions.repository'", "'repositories'"],
+    [{ transactions: { repositories: 'joined' } }, 'transactions.repositories', "'join'"],
     [{ role: 'workers' }, 'role', "'worker'"],
     [{ drain: '10' }, 'drain', 'unit'],
     [{ handlers: { timeout: 30 } }, 'handlers.timeout', 'unit'],

@@ -22,6 +22,14 @@ export interface OutboxOptions {
     /** The tenant that `publish` writes. Default: the database's `app.tenant_id`, read on the caller's connection. */
     readonly current?: () => string | null | undefined;
   };
+  readonly transactions?: {
+    /**
+     * What becomes of repositories of the DataSource (and of everything else of it) that are used inside a transaction
+     * without being of it. `guard`: an error in handlers, a warning for each call site elsewhere. `join`: they take part
+     * in it. `off`: nothing, they write on another connection. Default `guard`.
+     */
+    readonly repositories?: 'guard' | 'join' | 'off';
+  };
   readonly infrastructure?: {
     /** A direct URL for the relay's, the worker's and the lock's connections. Default: the DataSource's own. */
     readonly url?: string;
@@ -66,6 +74,7 @@ const known: Record<string, readonly string[]> = {
     'transport',
     'schema',
     'tenancy',
+    'transactions',
     'infrastructure',
     'handlers',
     'relay',
@@ -75,6 +84,7 @@ const known: Record<string, readonly string[]> = {
   ],
   schema: ['name', 'onStart'],
   tenancy: ['current'],
+  transactions: ['repositories'],
   infrastructure: ['url'],
   handlers: ['concurrency', 'maxAttempts', 'backoff', 'timeout'],
   relay: ['batch', 'poll'],
@@ -90,6 +100,7 @@ export class OutboxSettings {
   readonly currentTenant: () => string | null | undefined;
   /** Whether the app said anything about tenants; the gate then looks at the role that handlers run as. */
   readonly tenancy: boolean;
+  readonly repositories: 'guard' | 'join' | 'off';
   readonly infrastructureUrl: string | undefined;
   /** `undefined`: derived from the pool. */
   readonly handlerConcurrency: number | undefined;
@@ -112,6 +123,11 @@ export class OutboxSettings {
     this.onStart = check.oneOf('schema.onStart', options.schema?.onStart, ['verify', 'migrate']);
     this.currentTenant = options.tenancy?.current ?? (() => undefined);
     this.tenancy = options.tenancy !== undefined;
+    this.repositories = check.oneOf('transactions.repositories', options.transactions?.repositories, [
+      'guard',
+      'join',
+      'off',
+    ]);
     this.infrastructureUrl = options.infrastructure?.url;
     this.handlerConcurrency =
       options.handlers?.concurrency === undefined

@@ -25,7 +25,10 @@ import { RelayService } from './relay/relay.service.js';
 import { Database } from './tables/database.js';
 import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
 import { CommitWatcher } from './transactions/commit-watcher.js';
+import { JoinedRepositories } from './transactions/joined-repositories.js';
+import { Outbox } from './transactions/outbox.js';
 import { RunnerQueue } from './transactions/runner-queue.js';
+import { StrayGuard } from './transactions/stray-guard.js';
 import { TransactionFollower } from './transactions/transaction-follower.js';
 
 export interface WiringInput {
@@ -40,6 +43,7 @@ export interface WiringInput {
 
 /** What the module provides. */
 export interface OutboxParts {
+  readonly outbox: Outbox;
   readonly publisher: EventPublisher;
   readonly deadLetters: DeadLetters;
   readonly lifecycle: OutboxLifecycle;
@@ -60,6 +64,10 @@ class Foundation {
     this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
     this.follower = new TransactionFollower(dataSource, this.commits);
     this.follower.follow();
+    const { repositories, tenancy } = settings;
+    if (repositories !== 'off') new StrayGuard(this.follower, tenancy, log).watch(dataSource);
+    // Over the guard, which then finds what could not be joined.
+    if (repositories === 'join') new JoinedRepositories(this.follower).join(dataSource);
     this.connection = this.database.infrastructure('worker', log);
   }
 }
@@ -70,6 +78,7 @@ export function wire(input: WiringInput): OutboxParts {
   const base = new Foundation(input);
   const { database, follower, commits } = base;
   return {
+    outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
       database,
       settings,

@@ -9,6 +9,7 @@ import { checkGraph } from './graph-checks.js';
 import { infrastructureCheck } from './infrastructure.check.js';
 import { poolCheck } from './pool.check.js';
 import { privilegesCheck } from './privileges.check.js';
+import { repositoriesCheck } from './repositories.check.js';
 import { rowSecurityCheck } from './row-security.check.js';
 import { schemaCheck } from './schema.check.js';
 import { soleWorkerCheck } from './sole-worker.check.js';
@@ -32,7 +33,7 @@ export async function passGate(context: BootContext, log: Log): Promise<void> {
   const throttled = new ThrottledLog(log);
   const warnings = new Set<string>();
   const problems = [...(await checkGraph(context, (message) => warnings.add(message)))];
-  for (const check of [dataSourceCheck, poolCheck])
+  for (const check of [dataSourceCheck, repositoriesCheck, poolCheck])
     problems.push(...(await check.run(context, (message) => warnings.add(message))));
   for (const stage of databaseStages) {
     if (problems.length > 0) break;

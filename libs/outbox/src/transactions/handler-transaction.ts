@@ -52,7 +52,7 @@ export class HandlerTransaction {
     private readonly client: PoolClient,
     private readonly durable: string,
   ) {
-    this.scope = new TransactionScope(runner);
+    this.scope = new TransactionScope(runner, durable);
     client.on('error', this.onLost);
     client.on('end', this.onLost);
   }

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { DataSource, EntityManager } from 'typeorm';
 import { CommitWatcher } from './commit-watcher.js';
+import { InstancePatches, type Method } from './instance-patches.js';
 import { TransactionScope } from './transaction-scope.js';
 
 /**
@@ -9,16 +10,30 @@ import { TransactionScope } from './transaction-scope.js';
  * typeorm-transactional) go through that method and need no adapter.
  */
 export class TransactionFollower {
-  private readonly storage = new AsyncLocalStorage<TransactionScope>();
-  private unfollow: (() => void) | undefined;
+  private readonly storage = new AsyncLocalStorage<TransactionScope | undefined>();
+  private following = false;
 
   constructor(
     private readonly dataSource: DataSource,
     private readonly commits: CommitWatcher,
+    /** What is put in place of the DataSource's own; all of it goes when following stops. */
+    readonly patches = new InstancePatches(),
   ) {}
 
+  /** Also one that has finished: what comes too late is refused by name. */
   current(): TransactionScope | undefined {
     return this.storage.getStore();
+  }
+
+  /** The current transaction, as long as its callback or handler runs. */
+  open(): TransactionScope | undefined {
+    const scope = this.storage.getStore();
+    return scope?.open ? scope : undefined;
+  }
+
+  /** Runs `work` where no transaction is current. */
+  outside<T>(work: () => T): T {
+    return this.storage.run(undefined, work);
   }
 
   /** Runs `work` with `scope` as the current transaction, outside any other. */
@@ -27,37 +42,35 @@ export class TransactionFollower {
   }
 
   follow(): void {
-    if (this.unfollow) return;
-    const manager = this.dataSource.manager;
-    const original = manager.transaction;
-    manager.transaction = this.followed(original.bind(manager) as Transaction) as EntityManager['transaction'];
+    if (this.following) return;
+    this.following = true;
+    this.patches.method(this.dataSource.manager, 'transaction', (original, args) => this.followed(original, args));
     this.dataSource.subscribers.push(this.commits);
-    this.unfollow = () => {
-      manager.transaction = original;
-      const at = this.dataSource.subscribers.indexOf(this.commits);
-      if (at >= 0) this.dataSource.subscribers.splice(at, 1);
-    };
   }
 
   stop(): void {
-    this.unfollow?.();
-    this.unfollow = undefined;
+    if (!this.following) return;
+    this.following = false;
+    this.patches.undo();
+    const at = this.dataSource.subscribers.indexOf(this.commits);
+    if (at >= 0) this.dataSource.subscribers.splice(at, 1);
   }
 
-  private followed(original: Transaction): (...args: unknown[]) => Promise<unknown> {
-    return (...args) =>
-      // The callback is the first or the second argument, and DataSource.transaction always passes two.
-      original(
-        ...args.map((arg) =>
-          typeof arg === 'function' ? (manager: EntityManager) => this.inScope(manager, arg as Callback) : arg,
-        ),
-      );
+  private followed(original: Method, args: unknown[]): unknown {
+    // The callback is the first or the second argument, and DataSource.transaction always passes two.
+    return original(
+      ...args.map((arg) =>
+        typeof arg === 'function' ? (manager: EntityManager) => this.inScope(manager, arg as Callback) : arg,
+      ),
+    );
   }
 
   private async inScope(manager: EntityManager, callback: Callback): Promise<unknown> {
     const runner = manager.queryRunner;
     if (!runner) return callback(manager);
-    const scope = new TransactionScope(runner);
+    const around = this.open();
+    const scope = new TransactionScope(runner, around?.durable);
+    scope.hasTenant = around?.hasTenant ?? false;
     try {
       const result = await this.storage.run(scope, () => callback(manager));
       await scope.settle();
@@ -69,4 +82,3 @@ export class TransactionFollower {
 }
 
 type Callback = (manager: EntityManager) => Promise<unknown>;
-type Transaction = (...args: unknown[]) => Promise<unknown>;

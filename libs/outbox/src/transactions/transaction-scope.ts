@@ -7,10 +7,21 @@ import { TransactionFinishedError } from '../outbox.errors.js';
  *   open ── callback settles ──▶ closing (what was started is waited for) ──▶ finished (later calls reject by name)
  */
 export class TransactionScope {
+  /** Whether the event that is handled belongs to a tenant, which other connections do not have set. */
+  hasTenant = false;
   private finished = false;
   private readonly pending = new Set<Promise<unknown>>();
 
-  constructor(readonly runner: QueryRunner) {}
+  constructor(
+    readonly runner: QueryRunner,
+    /** Whose handler it is, or inside whose handler it was opened. */
+    readonly durable?: string,
+  ) {}
+
+  /** Whether its callback or handler is still running. */
+  get open(): boolean {
+    return !this.finished;
+  }
 
   /** Runs a statement of ours in the transaction; `what` names it in the error when it comes too late. */
   async take<T>(what: string, work: () => Promise<T>): Promise<T> {
