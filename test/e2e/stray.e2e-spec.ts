@@ -1,112 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { getRepositoryToken, TypeOrmModule } from '@nestjs/typeorm';
-import { DeadLetters, type DeliveryContext, Outbox, type OutboxRootOptions, type StrayWriteError } from 'nestjs-outbox';
-import type { EntityManager, EntitySubscriberInterface, Logger, Repository } from 'typeorm';
+import { DeadLetters, Outbox, type StrayWriteError } from 'nestjs-outbox';
+import type { EntityManager, EntitySubscriberInterface } from 'typeorm';
 import { gate } from '../support/eventually.js';
-import { Invoice, InvoiceRepository, InvoiceService, Line } from '../support/invoices.js';
-import { type Stage, subscriber, useStage } from '../support/stage.js';
-import type { TestApp } from '../support/test-app.js';
+import { Invoice, InvoiceService, Line } from '../support/invoices.js';
+import { useStage } from '../support/stage.js';
+import { Bench, event, unheard } from '../support/typeorm-bench.js';
 import { type Desk, reads, type Way, writes } from '../support/typeorm-ways.js';
 
-const event = 'test.work.asked';
-const unheard = 'test.work.done';
 const waysFile = join(process.cwd(), 'test/support/typeorm-ways.ts');
 const waysLines = readFileSync(waysFile, 'utf8').split('\n');
-
-/** One app with two entities, a desk for the ways of using TypeORM, and a handler that does what a test asks for. */
-class Bench {
-  readonly statements: string[] = [];
-  private work: (context: DeliveryContext) => Promise<unknown> = async () => {};
-  private done = gate<{ readonly value?: unknown; readonly error?: unknown }>();
-  private opened: TestApp | undefined;
-  private prepared: Desk | undefined;
-
-  constructor(private readonly stage: Stage) {}
-
-  get app(): TestApp {
-    if (!this.opened) throw new Error('booted in beforeAll');
-    return this.opened;
-  }
-
-  get desk(): Desk {
-    if (!this.prepared) throw new Error('prepared in beforeEach');
-    return this.prepared;
-  }
-
-  async boot(outbox: OutboxRootOptions = {}): Promise<void> {
-    const logger = { logQuery: (sql: string) => void this.statements.push(sql) };
-    this.opened = await this.stage.boot({
-      outbox,
-      manifest: { emits: [event, unheard] },
-      imports: [TypeOrmModule.forFeature([Invoice, Line])],
-      providers: [
-        InvoiceService,
-        InvoiceRepository,
-        subscriber(
-          event,
-          'ledger',
-          async (_, context) => {
-            const { work, done } = this;
-            await work(context).then(
-              (value) => done.open({ value }),
-              (error) => done.open({ error }),
-            );
-          },
-          { timeout: '20s' },
-        ),
-      ],
-      typeorm: {
-        entities: [Invoice, Line],
-        synchronize: true,
-        logging: true,
-        logger: new Proxy(logger, { get: (of, key) => Reflect.get(of, key) ?? (() => {}) }) as unknown as Logger,
-      },
-    });
-  }
-
-  async prepare(): Promise<void> {
-    const { app, dataSource } = this.app;
-    const repository = app.get<Repository<Invoice>>(getRepositoryToken(Invoice));
-    await this.stage.database.query('TRUNCATE invoice, line RESTART IDENTITY CASCADE');
-    const invoice = await repository.save({ title: 'first' });
-    await dataSource.getRepository(Line).insert({ text: 'a', invoice: { id: invoice.id } as never });
-    const line = await dataSource.getRepository(Line).findOneByOrFail({ text: 'a' });
-    const found = await repository.findOneByOrFail({ id: invoice.id as number });
-    this.prepared = {
-      dataSource,
-      repository,
-      own: app.get(InvoiceRepository),
-      invoice: found as Desk['invoice'],
-      line: line as Desk['line'],
-    };
-    this.app.log.lines.length = 0;
-    this.statements.length = 0;
-  }
-
-  /** What `work` answered or threw in a handler. */
-  async inHandler(
-    work: (context: DeliveryContext) => Promise<unknown>,
-    tenantId?: string,
-  ): Promise<{ readonly value?: unknown; readonly error?: unknown }> {
-    this.work = work;
-    this.done = gate();
-    await this.app.publisher.publishNow(event, {}, tenantId === undefined ? {} : { tenantId });
-    return this.done.passed;
-  }
-
-  inTransaction<T>(work: (manager: EntityManager) => Promise<T>): Promise<T> {
-    return this.app.dataSource.transaction(work);
-  }
-
-  titles(): Promise<{ title: string }[]> {
-    return this.stage.database.query('SELECT title FROM invoice ORDER BY id');
-  }
-
-  warnings(): string[] {
-    return this.app.log.matching(/^warn /);
-  }
-}
 
 const all = (ways: Record<string, Way>): [string, Way][] => Object.entries(ways);
 
@@ -172,7 +75,7 @@ describe('the stray-write guard', () => {
 
     it.each(all(reads))('refuses reads for an event of a tenant, naming the line: %s', async (name, way) => {
       const { desk } = bench;
-      const { error } = await bench.inHandler(() => way(desk, ''), 'acme');
+      const { error } = await bench.inHandler(() => way(desk, ''), { tenantId: 'acme' });
       expect(error).toMatchObject({ code: 'OUTBOX_STRAY_WRITE', durable: 'ledger', file: waysFile });
       expect(waysLines[Number((error as StrayWriteError).line) - 1]).toContain(`'${name.replace("'", "\\'")}': `);
       expect(bench.statements).toEqual([]);
@@ -313,7 +216,7 @@ describe('the stray-write guard', () => {
 
     it.each(Object.entries(proper))('%s, in a handler', async (_, work) => {
       const { desk } = bench;
-      const { error } = await bench.inHandler(({ manager }) => work(desk, manager), 'acme');
+      const { error } = await bench.inHandler(({ manager }) => work(desk, manager), { tenantId: 'acme' });
       expect(error).toBeUndefined();
       expect(bench.warnings()).toEqual([]);
     });
@@ -337,7 +240,9 @@ describe('the stray-write guard', () => {
       };
       dataSource.subscribers.push(audit as EntitySubscriberInterface);
       try {
-        const { error } = await bench.inHandler(({ manager }) => manager.save(Invoice, { title: 'heard' }), 'acme');
+        const { error } = await bench.inHandler(({ manager }) => manager.save(Invoice, { title: 'heard' }), {
+          tenantId: 'acme',
+        });
         expect(error).toBeUndefined();
         await bench.inTransaction((manager) => manager.save(Invoice, { title: 'heard too' }));
       } finally {
@@ -385,7 +290,7 @@ describe('the stray-write guard, switched off', () => {
 
   it('lets repositories write beside the transaction', async () => {
     const { repository } = bench.desk;
-    const { error } = await bench.inHandler(() => repository.save({ title: 'beside' }), 'acme');
+    const { error } = await bench.inHandler(() => repository.save({ title: 'beside' }), { tenantId: 'acme' });
     expect(error).toBeUndefined();
     expect(bench.warnings()).toEqual([]);
     expect(await bench.titles()).toEqual([{ title: 'first' }, { title: 'beside' }]);
