@@ -183,7 +183,8 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     await handled(id);
     await worker.close();
     expect(worker.log.matching(/permission denied/)).toEqual([]);
-    expect(await stage.database.query('SELECT * FROM outbox.workers')).toEqual([]);
+    // The vanished one's row is kept for a while, in case a statement of its still ends.
+    expect(await stage.database.query('SELECT * FROM outbox.workers WHERE gone_at IS NULL')).toEqual([]);
   });
 
   const tables = [

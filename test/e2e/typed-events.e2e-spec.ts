@@ -111,6 +111,28 @@ describe('a command', () => {
   const stage = useStage();
   const Send = defineCommand<{ n: number }>()('mail.letter.send');
 
+  it('without a handler anywhere is refused by a process that does everything, and a warning elsewhere', async () => {
+    const Lost = defineCommand('mail.postcard.send');
+    await expect(stage.boot({ manifest: { emits: [Lost] } })).rejects.toThrow(
+      /command 'mail.postcard.send' has no handler/,
+    );
+    const worker = await stage.boot({ manifest: { accepts: [Lost] }, outbox: { role: 'worker' } });
+    expect(worker.log.matching(/warn .*'mail.postcard.send' has no handler/)).toHaveLength(1);
+    await worker.close();
+  });
+
+  it('with two durables is a loud warning, and a pattern beside them is none', async () => {
+    const Print = defineCommand('post.label.print');
+    const providers = [
+      subscriber(Print as never, 'printer', () => {}),
+      subscriber(Print as never, 'plotter', () => {}),
+      subscriber('post.*.*', 'audit', () => {}),
+    ];
+    const app = await stage.boot({ manifest: { emits: [Print] }, providers });
+    expect(app.log.matching(/'post.label.print' is handled by 2 durables \(plotter, printer\)/)).toHaveLength(1);
+    await app.close();
+  });
+
   it('that was published before its worker first came is handled: its durable begins at the beginning', async () => {
     const api = await stage.boot({ outbox: { role: 'publisher' }, manifest: { emits: [Send] } });
     await api.publisher.publishNow(Send, { n: 1 });

@@ -3,6 +3,7 @@ import { untilAnswered } from '../core/until-answered.js';
 import { OutboxBootError } from '../outbox.errors.js';
 import type { BootCheck, BootContext } from './boot-check.js';
 import { clockCheck } from './clock.check.js';
+import { commandsCheck } from './commands.check.js';
 import { dataSourceCheck } from './data-source.check.js';
 import { driverCheck } from './driver.check.js';
 import { checkGraph } from './graph-checks.js';
@@ -22,7 +23,7 @@ const databaseStages: readonly (readonly BootCheck[])[] = [
   [infrastructureCheck],
   [schemaCheck],
   [privilegesCheck, rowSecurityCheck],
-  [soleWorkerCheck, strayDurablesCheck, tenantRoleCheck, clockCheck],
+  [soleWorkerCheck, strayDurablesCheck, commandsCheck, tenantRoleCheck, clockCheck],
 ];
 
 /**

@@ -42,6 +42,8 @@ export class ServerFacts {
   );
   /** Parameters: the durables of this app. Those without code here, and those of this app that were switched off. */
   readonly strayDurables: Statement<StrayDurable>;
+  /** Parameters: types. Active durables that cover one of them by its name, not by a pattern. */
+  readonly durablesOf: Statement<{ type: string; name: string }>;
   private readonly missing: Statement<{ role: string; need: number; name: string; privilege: string }>;
 
   constructor(private readonly name: string) {
@@ -50,6 +52,7 @@ export class ServerFacts {
     this.schema = () => schema(name);
     this.hidden = () => hidden(name);
     this.missing = statement('missing', missingSql);
+    this.durablesOf = statement('durables_of', inSchema(name, durablesOfSql));
     this.strayDurables = statement('stray_durables', inSchema(name, strayDurablesSql));
   }
 
@@ -117,3 +120,7 @@ const strayDurablesSql = `
 SELECT d.id, d.name, d.state, d.seen_at::date::text AS seen, (SELECT count(*)::int FROM (SELECT 1 FROM outbox.deliveries x
     WHERE x.durable = d.id AND x.lease IS NULL AND x.interruptions < 3 LIMIT 10001) y) AS waiting
 FROM outbox.durables d WHERE (d.name = ANY ($1::text[])) = (d.state <> 'active') ORDER BY d.name`;
+
+const durablesOfSql = `
+SELECT t.pattern AS type, d.name FROM outbox.durable_types t JOIN outbox.durables d ON d.id = t.durable
+WHERE t.pattern = ANY ($1::text[]) AND t.ended_at IS NULL AND d.state = 'active' ORDER BY 1, 2`;
