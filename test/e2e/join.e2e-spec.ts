@@ -1,6 +1,6 @@
 import type { OutboxBootError } from 'nestjs-outbox';
 import { Outbox } from 'nestjs-outbox';
-import { DataSource, type EntitySubscriberInterface } from 'typeorm';
+import { DataSource, EntityManager, type EntitySubscriberInterface } from 'typeorm';
 import { eventually, gate } from '../support/eventually.js';
 import { Invoice, InvoiceService, Line } from '../support/invoices.js';
 import { useStage } from '../support/stage.js';
@@ -97,10 +97,11 @@ describe("with repositories: 'join'", () => {
       await repository.save({ text: 'inside' });
       return repository;
     });
-    await lines.save({ text: 'after' });
+    // Builders are what asks a repository for the runner that it has kept.
+    await lines.createQueryBuilder().insert().values({ text: 'after' }).execute();
     await expect(
       app.dataSource.transaction(async () => {
-        await lines.save({ text: 'undone' });
+        await lines.createQueryBuilder().insert().values({ text: 'undone' }).execute();
         throw new Error('rolled back');
       }),
     ).rejects.toThrow('rolled back');
@@ -196,6 +197,13 @@ describe("with repositories: 'join'", () => {
     over.open();
     await late;
     expect(await bench.titles()).toEqual([{ title: 'first' }, { title: 'late' }]);
+  });
+
+  it('a manager that was made before the library came cannot be joined, and is guarded', async () => {
+    const early = new EntityManager(bench.desk.dataSource);
+    const { error } = await bench.inHandler(() => early.save(Invoice, { title: 'stray' }));
+    expect(error).toMatchObject({ code: 'OUTBOX_STRAY_WRITE' });
+    expect(await bench.titles()).toEqual([{ title: 'first' }]);
   });
 
   it('outbox.outside is the way out', async () => {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DeadLetters, Outbox, type StrayWriteError } from 'nestjs-outbox';
-import type { EntityManager, EntitySubscriberInterface } from 'typeorm';
+import { EntityManager, type EntitySubscriberInterface } from 'typeorm';
 import { gate } from '../support/eventually.js';
 import { Invoice, InvoiceService, Line } from '../support/invoices.js';
 import { useStage } from '../support/stage.js';
@@ -53,10 +53,18 @@ describe('the stray-write guard', () => {
       expect(readFileSync(String(file), 'utf8').split('\n')[Number(line) - 1]).toContain("the service's only write");
     });
 
-    it('refuses a repository with a manager of its own even when it has to be found late', async () => {
-      const { own } = bench.desk;
-      const { error } = await bench.inHandler(async () => await own.save({ title: 'stray' }));
-      expect(error).toMatchObject({ code: 'OUTBOX_STRAY_WRITE' });
+    it('refuses a manager that was made before the library came', async () => {
+      const early = new EntityManager(bench.desk.dataSource);
+      const ways = [
+        () => early.save(Invoice, { title: 'stray' }),
+        () => early.insert(Invoice, { title: 'stray' }),
+        () => early.clear(Invoice, { cascade: true }),
+        () => early.query("INSERT INTO invoice (title) VALUES ('stray')"),
+      ];
+      for (const way of ways) {
+        const { error } = await bench.inHandler(way);
+        expect(error).toMatchObject({ code: 'OUTBOX_STRAY_WRITE' });
+      }
       expect(await bench.titles()).toEqual([{ title: 'first' }]);
     });
 

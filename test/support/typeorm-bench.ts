@@ -43,7 +43,6 @@ export class Bench {
       imports: [TypeOrmModule.forFeature([Invoice, Line])],
       providers: [
         InvoiceService,
-        InvoiceRepository,
         subscriber(
           event,
           'ledger',
@@ -79,7 +78,7 @@ export class Bench {
     this.prepared = {
       dataSource,
       repository,
-      own: app.get(InvoiceRepository),
+      own: new InvoiceRepository(dataSource),
       invoice: found as Desk['invoice'],
       line: line as Desk['line'],
     };

@@ -50,6 +50,7 @@ export const writes: Record<string, Way> = {
   'builder of the DataSource': ({ dataSource }, title) => dataSource.createQueryBuilder().insert().into(Invoice).values({ title }).execute(),
   'save of a repository asked for here': ({ dataSource }) => dataSource.getRepository(Line).save({ text: 'x' }),
   'save of an extended repository': ({ repository }, title) => repository.extend({}).save({ title }),
+  'save of a repository of one\'s own': ({ own }, title) => own.save({ title }),
   'insert of a repository of one\'s own': ({ own }, title) => own.insert({ title }),
   'builder of a repository of one\'s own': ({ own }, title) => own.createQueryBuilder().insert().values({ title }).execute(),
   'query of a repository of one\'s own': ({ own }, title) => own.query(into, [title]),
