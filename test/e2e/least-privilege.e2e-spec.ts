@@ -107,16 +107,12 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     expect(await stage.database.query(`SELECT payload->'n' AS n FROM outbox.scheduled`)).toEqual([{ n: 6 }]);
   });
 
-  it('it may upsert unique keys, and learns no more of a standing one than its event’s id', async () => {
-    const upsert = `INSERT INTO outbox.unique_keys AS k (tenant, type, key, event_id, expires_at)
-      VALUES ('', '${event}', sha256('a'), gen_random_uuid(), clock_timestamp() + interval '1 day')
-      ON CONFLICT (tenant, type, key) DO UPDATE SET
-        event_id = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.event_id ELSE k.event_id END,
-        expires_at = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.expires_at ELSE k.expires_at END
-      RETURNING tenant, type, key, event_id`;
-    const [first] = await publisher.dataSource.query(upsert);
-    const [second] = await publisher.dataSource.query(upsert);
-    expect(second.event_id).toBe(first.event_id);
+  it('it may publish what is unique, and learns no more of a standing event than its id', async () => {
+    const once = () => publisher.publisher.publishNow(event, { n: 10 }, { unique: 'ten', delay: '20h' });
+    const first = await once();
+    expect(first.duplicate).toBe(false);
+    expect(await once()).toEqual({ id: first.id, duplicate: true });
+    await stage.database.query('DELETE FROM outbox.queue WHERE event_id = $1', [first.id]);
   });
 
   it('a worker relays and handles: first deliveries, history, retries, snoozes, timeouts, events that come due', async () => {
