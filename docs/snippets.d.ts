@@ -9,7 +9,13 @@ declare global {
   const manager: EntityManager;
   const queryRunner: QueryRunner;
   const mailer: { send(mail: { to: string; idempotencyKey: string }, options: { signal: AbortSignal }): Promise<void> };
-  const log: { alert(text: string): void };
+  class AppModule {}
+  class BillingService {
+    pay(invoiceId: string): Promise<void>;
+  }
+  const DataSource: typeof DataSourceType;
+  function test(name: string, body: () => Promise<void>): void;
+  function waitFor(condition: () => Promise<boolean>): Promise<void>;
   class Invoice {
     id: string;
     status: string;

@@ -1,8 +1,8 @@
 // Compiles every ```ts snippet of the README and the guide against the built package, so that none of them lies.
 // Names that a snippet uses without declaring them come from docs/snippets.d.ts.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
 const folder = 'dist/snippets';
 const pages = [
@@ -14,8 +14,11 @@ const pages = [
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 let count = 0;
+const dead = [];
 for (const page of pages) {
   const text = readFileSync(page, 'utf8');
+  for (const [, target] of text.matchAll(/\]\(([^)#\s]+)[^)]*\)/g))
+    if (!/^[a-z]+:/.test(target) && !existsSync(join(dirname(page), target))) dead.push(`${page}: ${target}`);
   for (const match of text.matchAll(/^```ts\n(.*?)^```/gms)) {
     const line = text.slice(0, match.index).split('\n').length + 1;
     const name = `${page.replaceAll(/[^a-z0-9]+/gi, '-')}-line-${line}.ts`;
@@ -44,4 +47,5 @@ console.log(
     ? `${count} snippets compile`
     : 'a snippet does not compile; its name says the page and the line',
 );
-process.exit(compiled.status ?? 1);
+for (const link of dead) console.log(`a link leads nowhere: ${link}`);
+process.exit(dead.length > 0 ? 1 : (compiled.status ?? 1));

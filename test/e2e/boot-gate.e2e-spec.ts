@@ -385,7 +385,7 @@ describe('a wrong set-up does not boot', () => {
     clearTimeout(limit);
     expect({ code, signal }).not.toEqual({ code: 0, signal: null });
     expect(signal).not.toBe('SIGKILL');
-    expect(output).toMatch(/nestjs-outbox does not start: a problem.*did you mean 'billing\.invoice\.paid'/s);
+    expect(output).toMatch(/nestjs-outbox does not start: 1 problem.*did you mean 'billing\.invoice\.paid'/s);
     expect(output).not.toContain('booted');
     await nothingStarted();
   });

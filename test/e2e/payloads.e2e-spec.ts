@@ -205,9 +205,9 @@ describe('events that nobody handles hold nobody up', () => {
   const lasting = (event: string, durable: string) =>
     subscriber(event, durable, (given, context) => effect(given, context));
 
-  it('a type that no module declares is stored, forwarded to nobody, and is no trouble', async () => {
+  it('an app that declares nothing may publish anything: what nobody wants goes to nobody, and is no trouble', async () => {
     const declared = 'test.declared.sent';
-    const app = await stage.boot({ providers: [lasting(declared, 'declared')], manifest: { emits: [declared] } });
+    const app = await stage.boot({ providers: [lasting(declared, 'declared')], manifest: { accepts: [declared] } });
     const [unknown, known] = await app.dataSource.transaction(() =>
       app.publisher.publishMany([
         { event: 'test.unknown.sent', payload: { n: 1 } },
@@ -216,13 +216,8 @@ describe('events that nobody handles hold nobody up', () => {
     );
     await stage.settled();
     expect(await handledBy('declared', [known?.id ?? ''])).toBe(1);
-    const stored = 'SELECT type, payload FROM outbox.events WHERE id = $1';
-    expect(await stage.database.query(stored, [unknown?.id])).toEqual([
-      { type: 'test.unknown.sent', payload: { n: 1 } },
-    ]);
-    expect(
-      await stage.database.value('SELECT count(*)::int FROM outbox.deliveries WHERE event_id = $1', [unknown?.id]),
-    ).toBe(0);
+    const deliveries = 'SELECT count(*)::int FROM outbox.deliveries WHERE event_id = $1';
+    expect(await stage.database.value(deliveries, [unknown?.id])).toBe(0);
     expect(app.log.matching(/^error/)).toEqual([]);
     await app.close();
   });

@@ -79,6 +79,12 @@ const cases: readonly [what: string, given: Partial<Anything>, path: string | Re
   ['a pattern', { event: 'billing.*.paid' }, 'its type', /three lower-case tokens/],
   ['a type that ends in a new line', { event: `${event}\n` }, 'its type', /three lower-case tokens/],
   ['a type that is too long', { event: `billing.invoice.${'p'.repeat(120)}` }, 'its type', /136 characters/],
+  [
+    'a type that no module emits',
+    { event: 'billing.invoice.payed' },
+    'its type',
+    /did you mean 'billing\.invoice\.paid'.*forFeature/,
+  ],
   ['a type of 300 characters', { event: `a.b.${'c'.repeat(296)}` }, 'its type', /300 characters; at most 128/],
   ['a tenant of 300 characters', { tenantId: 't'.repeat(300) }, 'the tenant', /300 characters; at most 255/],
   ['a subject of 300 characters', { subject: 's'.repeat(300) }, 'the subject', /300 characters; at most 255/],
@@ -108,7 +114,10 @@ describe('every refusal comes before any SQL', () => {
   let app: TestApp;
 
   beforeAll(async () => {
-    app = await stage.boot({ manifest: { emits: [event] }, outbox: { role: 'publisher', maxEventBytes: 1_024 } });
+    app = await stage.boot({
+      manifest: { emits: [event, `a.b.${'c'.repeat(124)}`] },
+      outbox: { role: 'publisher', maxEventBytes: 1_024 },
+    });
   });
 
   it.each(cases)('%s', async (_what, given, path, problem) => {

@@ -67,7 +67,7 @@ export class StrayWriteError extends OutboxError {
     const { called, kind, durable, file, line } = stray;
     const manager = durable === undefined ? "the callback's manager" : 'ctx.manager';
     super(
-      `${called} at ${file === undefined ? 'an unknown place' : `${file}:${line}`} ${strayed(kind, durable)} Either (1) use ` +
+      `${durable === undefined ? '' : 'refused before any SQL: '}${called} at ${file === undefined ? 'an unknown place' : `${file}:${line}`} ${strayed(kind, durable)} Either (1) use ` +
         `${manager}, or manager.withRepository(repository) of it, or (2) let repositories take part by themselves: ` +
         "OutboxModule.forRoot({ transactions: { repositories: 'join' } }), or (3) when it is meant to be apart, call it " +
         'inside outbox.outside(() => …) of the injected Outbox.',
@@ -86,7 +86,7 @@ function strayed(kind: Stray['kind'], durable: string | undefined): string {
     );
   return durable === undefined
     ? 'does not use the transaction in whose callback it is called, but another connection: what it writes stays when the transaction rolls back.'
-    : `does not use the transaction of the handler of '${durable}', but another connection: what it writes stays when the handler fails, and is written again by its next attempt.`;
+    : `does not use the transaction of the handler of '${durable}', but another connection: what it writes would stay when the handler fails, and be written again by its next attempt.`;
 }
 
 /** Something about an event cannot be stored or sent; found before any SQL, so the transaction stays usable. */
@@ -224,11 +224,15 @@ export interface BootProblem {
 export class OutboxBootError extends OutboxError {
   readonly code = 'OUTBOX_BOOT';
 
-  constructor(readonly problems: readonly BootProblem[]) {
-    const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`;
+  /** Not enumerable: consoles that print an error's own fields would say everything twice. */
+  declare readonly problems: readonly BootProblem[];
+
+  constructor(problems: readonly BootProblem[]) {
+    const count = problems.length === 1 ? '1 problem' : `${problems.length} problems`;
     super(
       `nestjs-outbox does not start: ${count}.\n${problems.map((p) => `  - ${p.message} [${p.check}]`).join('\n')}`,
     );
+    Object.defineProperty(this, 'problems', { value: problems });
   }
 }
 

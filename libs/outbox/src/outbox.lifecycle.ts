@@ -78,6 +78,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
       await recorder.close();
       await lock.resign();
       await connection.close();
+      this.parts.log.log(`worker ${appName()} stopped`);
     }
     follower.stop();
   }
@@ -94,7 +95,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     await transport.start(consumer);
     for (const service of [lock, relay, taker, ...others]) service.start();
     log.log(
-      `worker ${appName()} handles ${durables.size} durables over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
+      `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
     );
   }
 }

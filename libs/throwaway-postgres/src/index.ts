@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,6 +30,9 @@ export interface ThrowawayOptions {
 export async function startPostgres(options: ThrowawayOptions = {}): Promise<ThrowawayPostgres> {
   const folder = await mkdtemp(join(tmpdir(), 'outbox-postgres-'));
   await chmod(folder, 0o755);
+  // A process that is interrupted has no time for more than this; the server goes with it by itself.
+  const removeAtExit = (): void => rmSync(folder, { recursive: true, force: true });
+  process.once('exit', removeAtExit);
   const port = await getPort();
   const noise: string[] = [];
   const server = new EmbeddedPostgres({
@@ -57,6 +61,7 @@ export async function startPostgres(options: ThrowawayOptions = {}): Promise<Thr
     pause: () => server.stop(),
     resume: () => server.start(),
     stop: async () => {
+      process.off('exit', removeAtExit);
       await server.stop();
       await rm(folder, { recursive: true, force: true });
     },

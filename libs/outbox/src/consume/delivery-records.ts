@@ -103,7 +103,7 @@ export class DeliveryRecords {
     switch (decision.kind) {
       case 'retry':
         this.throttled.warn(
-          durable,
+          `${durable} ${error instanceof Error ? error.name : typeof error}`,
           `${where} failed on event ${claim.event.id}, attempt ${claim.attempt} of ${maxAttempts}, next in ${decision.delayMs} ms: ${firstLine(text)}`,
         );
         return 'retry';

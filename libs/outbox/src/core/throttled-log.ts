@@ -5,6 +5,9 @@ export interface Log {
   error(message: string): void;
 }
 
+/** Keys may carry parts of messages; more of them than this are forgotten. */
+const mostKeys = 1_000;
+
 /**
  * At most one line a second for each `key`; what was held back is counted in the next line. A loop that meets the same
  * error on every turn says so without drowning everything else.
@@ -34,6 +37,7 @@ export class ThrottledLog {
       return;
     }
     const held = entry?.held ?? 0;
+    if (this.last.size >= mostKeys) this.last.clear();
     this.last.set(key, { at: now, held: 0 });
     this.out[level](held > 0 ? `${message} (and ${held} more like it)` : message);
   }

@@ -1,3 +1,4 @@
+import { didYouMean } from '../core/nearest.js';
 import type { EventDefinition } from './define-event.js';
 import { type EventRef, typeOf } from './event-ref.js';
 
@@ -20,6 +21,15 @@ export class KnownEvents {
 
   has(type: string): boolean {
     return this.emitted.has(type) || this.accepted.has(type);
+  }
+
+  /**
+   * Why a type should not be published, or `undefined`. An app that declares what it emits is held to it: a misspelt
+   * name would be stored and reach nobody, without a word. One that declares nothing may publish anything.
+   */
+  strangeness(type: string): string | undefined {
+    if (this.emitted.size === 0 || this.has(type)) return undefined;
+    return `is emitted by no module of this app${didYouMean(type, this.types)}; add it to OutboxModule.forFeature({ emits: ['${type}'] }) of the module that publishes it`;
   }
 
   /** The definition of a type, when a manifest or a subscription gave one. */

@@ -92,8 +92,11 @@ export class OutboxPublisher extends EventPublisher {
 
   /** Everything that can be refused without asking anybody is refused here, before any SQL. */
   private row(event: OutgoingEvent): EventRow {
-    const { settings } = this.parts;
-    return eventRow(event, event.tenantId ?? settings.currentTenant() ?? null, settings.maxEventBytes);
+    const { settings, known } = this.parts;
+    const row = eventRow(event, event.tenantId ?? settings.currentTenant() ?? null, settings.maxEventBytes);
+    const strange = known.strangeness(row.type);
+    if (strange) throw new InvalidEventError(row.type, 'its type', strange);
+    return row;
   }
 
   /** Before any SQL, too. A name is checked against the schema that a manifest gave for it. */

@@ -52,6 +52,7 @@ export class DeadLetters {
    * another operator was first, or when the event itself has been forgotten.
    */
   async retry(eventId: string, durable: string): Promise<boolean> {
+    if (!isUuid(eventId)) return false;
     const { rows } = await this.send(this.database.deadLetters.retry(eventId, durable));
     if (rows.length > 0) this.taker.nudge();
     return rows.length > 0;
@@ -59,6 +60,7 @@ export class DeadLetters {
 
   /** Closes a letter without handling the event. Resolves to false when there is no open one. */
   async resolve(eventId: string, durable: string, resolution = 'resolved'): Promise<boolean> {
+    if (!isUuid(eventId)) return false;
     const { rows } = await this.send(this.database.deadLetters.resolve(eventId, durable, resolution));
     return rows.length > 0;
   }
@@ -71,6 +73,11 @@ export class DeadLetters {
       await runner.release();
     }
   }
+}
+
+/** An id that came from a person may be anything; Postgres would answer with an error of its own. */
+function isUuid(id: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id);
 }
 
 function letter(row: DeadLetterRow): DeadLetter {
