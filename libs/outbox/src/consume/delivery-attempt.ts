@@ -74,7 +74,7 @@ export class DeliveryAttempt {
       await this.transaction.announce('BeforeTransactionCommit');
       await this.transaction.scope.settle();
     } finally {
-      this.transaction.scope.close();
+      await this.transaction.scope.finish();
     }
   }
 

@@ -2,7 +2,8 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { InvalidEventError, NotInTransactionError, TransactionFinishedError } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import { clientOf, type Database } from '../tables/database.js';
-import { sendOne } from '../tables/wire/batch.js';
+import { type BatchResult, sendOne } from '../tables/wire/batch.js';
+import type { Bound } from '../tables/wire/statement.js';
 import type { CommitWatcher } from '../transactions/commit-watcher.js';
 import type { RunnerQueue } from '../transactions/runner-queue.js';
 import type { TransactionFollower } from '../transactions/transaction-follower.js';
@@ -50,9 +51,9 @@ export class OutboxPublisher extends EventPublisher {
     const rows = events.map((event) => this.row(event));
     const [first] = rows;
     if (!first) return [];
-    return this.inTransaction(`the publishing of ${rows.length} events`, first.type, async (runner) => {
+    return this.inTransaction(`the publishing of ${rows.length} events`, first.type, async (runner, what) => {
       for (const event of events) await this.checkSchema(event);
-      return this.insert(runner, rows);
+      return this.insert(runner, rows, what);
     });
   }
 
@@ -84,9 +85,9 @@ export class OutboxPublisher extends EventPublisher {
   private one(event: OutgoingEvent): Promise<Published> {
     const row = this.row(event);
     // The schema may take its time; the transaction waits for it, as for the statement, when nobody else does.
-    return this.inTransaction(`the publishing of '${row.type}'`, row.type, async (runner) => {
+    return this.inTransaction(`the publishing of '${row.type}'`, row.type, async (runner, what) => {
       await this.checkSchema(event);
-      return this.insertOne(runner, row);
+      return this.insertOne(runner, row, what);
     });
   }
 
@@ -107,30 +108,30 @@ export class OutboxPublisher extends EventPublisher {
     if ('problem' in checked) throw new InvalidEventError(typeOf(event), checked.path, checked.problem);
   }
 
-  private async inTransaction<T>(what: string, type: string, insert: (runner: QueryRunner) => Promise<T>): Promise<T> {
+  private async inTransaction<T>(what: string, type: string, insert: Insert<T>): Promise<T> {
     const { follower, runners } = this.parts;
     if (this.explicit) {
       const runner = this.explicit;
       if (!runner.isTransactionActive) throw new TransactionFinishedError(what);
-      return runners.run(runner, () => insert(runner));
+      return runners.run(runner, () => insert(runner, what));
     }
     const scope = follower.current();
     if (!scope) throw new NotInTransactionError(type);
-    return scope.take(what, () => runners.run(scope.runner, () => insert(scope.runner)));
+    return scope.take(what, () => runners.run(scope.runner, () => insert(scope.runner, what)));
   }
 
   /** Nine publishes of ten need no delay and no key: the short statement plans and runs in half the time. */
-  private async insertOne(runner: QueryRunner, row: EventRow): Promise<Published> {
+  private async insertOne(runner: QueryRunner, row: EventRow, what?: string): Promise<Published> {
     if (row.delay !== null || row.runAt !== null || row.uniqueBy !== null)
-      return only(await this.insert(runner, [row]));
+      return only(await this.insert(runner, [row], what));
     const { database, commits } = this.parts;
     const statement = database.events.publishOne(row.tenant, row.type, row.subject, row.payload, row.headers);
-    const { rows } = await sendOne(await clientOf(runner), statement);
+    const { rows } = await send(runner, statement, what);
     commits.note(runner);
     return { id: only(rows).id, duplicate: false };
   }
 
-  private async insert(runner: QueryRunner, rows: readonly EventRow[]): Promise<Published[]> {
+  private async insert(runner: QueryRunner, rows: readonly EventRow[], what?: string): Promise<Published[]> {
     const { database, commits } = this.parts;
     const column = <K extends keyof EventRow>(key: K) => rows.map((row) => row[key]);
     const statement = database.events.publishMany(
@@ -144,11 +145,26 @@ export class OutboxPublisher extends EventPublisher {
       column('delay'),
       column('runAt'),
     );
-    const published = await sendOne(await clientOf(runner), statement);
+    const published = await send(runner, statement, what);
     // Duplicates put nothing into the queue.
     if (published.rows.some(({ duplicate }) => !duplicate)) commits.note(runner);
     return [...published.rows];
   }
+}
+
+/** `what` names the publish when it comes too late. */
+type Insert<T> = (runner: QueryRunner, what: string) => Promise<T>;
+
+/**
+ * With `what` only inside a transaction. Whether that still is can be told at the moment of sending alone: until then a
+ * ROLLBACK may stand in front of it, and a released runner's connection may be in somebody else's transaction.
+ */
+async function send<Row>(runner: QueryRunner, bound: Bound<Row>, what?: string): Promise<BatchResult<Row>> {
+  const client = await clientOf(runner);
+  if (what === undefined) return sendOne(client, bound);
+  return sendOne(client, bound, () =>
+    runner.isReleased || client.getTransactionStatus() === 'I' ? new TransactionFinishedError(what) : undefined,
+  );
 }
 
 function only<T>(rows: readonly T[]): T {

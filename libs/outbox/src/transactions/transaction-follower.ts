@@ -76,7 +76,7 @@ export class TransactionFollower {
       await scope.settle();
       return result;
     } finally {
-      scope.close();
+      await scope.finish();
     }
   }
 }

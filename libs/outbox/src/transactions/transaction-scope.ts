@@ -49,4 +49,13 @@ export class TransactionScope {
   close(): void {
     this.finished = true;
   }
+
+  /**
+   * Refuses what comes from now on, and waits for what was started, however it ends. Also when the callback failed: a
+   * statement that is still to be sent would go out behind the ROLLBACK and commit by itself.
+   */
+  async finish(): Promise<void> {
+    this.close();
+    while (this.pending.size > 0) await Promise.allSettled(this.pending);
+  }
 }

@@ -25,18 +25,26 @@ export interface BatchError extends Error {
 export function sendBatch<const S extends readonly Bound[]>(
   client: ClientBase,
   statements: S,
+  /** Asked at the moment of sending, when all that was sent before has been answered: what it returns is thrown instead. */
+  refuse?: () => Error | undefined,
 ): Promise<BatchResults<S>> {
   return new Promise((resolve, reject) => {
     client.query(
-      new Batch(statements, (error, results) =>
-        error ? reject(error) : resolve(results as unknown as BatchResults<S>),
+      new Batch(
+        statements,
+        (error, results) => (error ? reject(error) : resolve(results as unknown as BatchResults<S>)),
+        refuse,
       ),
     );
   });
 }
 
-export async function sendOne<Row>(client: ClientBase, bound: Bound<Row>): Promise<BatchResult<Row>> {
-  const [result] = await sendBatch(client, [bound]);
+export async function sendOne<Row>(
+  client: ClientBase,
+  bound: Bound<Row>,
+  refuse?: () => Error | undefined,
+): Promise<BatchResult<Row>> {
+  const [result] = await sendBatch(client, [bound], refuse);
   return result;
 }
 
@@ -56,9 +64,12 @@ class Batch implements Submittable {
     private readonly statements: readonly Bound[],
     // node-postgres calls and replaces it under this name (query_timeout does).
     public callback: (error: BatchError | null, results: readonly BatchResult<unknown>[]) => void,
+    private readonly refuse?: () => Error | undefined,
   ) {}
 
-  submit(connection: Connection): void {
+  submit(connection: Connection): Error | undefined {
+    const refused = this.refuse?.();
+    if (refused) return refused;
     this.connection = connection;
     connection.stream.cork();
     try {
@@ -67,6 +78,7 @@ class Batch implements Submittable {
     } finally {
       connection.stream.uncork();
     }
+    return undefined;
   }
 
   private send(connection: Connection, bound: Bound): void {
