@@ -34,6 +34,7 @@ export class ConsumerService implements DeliveryReceiver {
   private slots = 1;
   private state: 'open' | 'quiet' | 'stopped' = 'open';
   private readonly idleWaiters = new Set<() => void>();
+  private readonly stopped = new AbortController();
   /**
    * Durables of which more rows may wait than there was room for: the taker is nudged when one of them has room. Those
    * without a backlog must not answer for them: they always have room, and would use the nudge up.
@@ -89,20 +90,21 @@ export class ConsumerService implements DeliveryReceiver {
   /**
    * Runs what `fetch` brings with nothing else leased to this process: what was fetched is handed back first, and what
    * runs is waited for. So a crash in the meantime is charged to that one delivery and to no neighbour. Resolves to
-   * false when the process did not become quiet within `limitMs`.
+   * false when the process did not become quiet within `limitMs`. Ends with the verdict: a method that was cut off and
+   * never ends keeps its slot, and no more. A stop is waited for by nobody here; what runs is the drain's.
    */
   async alone(limitMs: number, fetch: () => Promise<Delivery | undefined>): Promise<boolean> {
     if (this.state !== 'open') return false;
     this.state = 'quiet';
     try {
       await this.recorder.giveBack(this.takeWaiting());
-      if (!(await this.whenIdle(limitMs))) return false;
+      if (!(await this.whenIdle(limitMs)) || this.stopped.signal.aborted) return false;
       const delivery = await fetch();
       const lane = delivery && this.lanes.get(delivery.durable);
-      if (delivery && lane) {
-        this.start(lane, delivery);
-        await this.whenIdle(Number.POSITIVE_INFINITY);
-      }
+      if (!delivery || !lane) return true;
+      // A stop came meanwhile: what was fetched is handed back by the end of this worker.
+      if (this.stopped.signal.aborted) return false;
+      await this.orStopped(this.start(lane, delivery));
       return true;
     } finally {
       this.reopen();
@@ -112,6 +114,9 @@ export class ConsumerService implements DeliveryReceiver {
   /** Nothing more is started; what was fetched and not started is handed back, uncharged. */
   async stopTaking(): Promise<void> {
     this.state = 'stopped';
+    this.stopped.abort();
+    // Only one that is to run alone may wait now, and not to the end of its limit.
+    for (const done of this.idleWaiters) done();
     // When the database is gone they stay leased; the end of this worker frees them.
     await Promise.race([this.recorder.giveBack(this.takeWaiting()), pause(handBackMs, undefined, { ref: false })]);
   }
@@ -138,7 +143,7 @@ export class ConsumerService implements DeliveryReceiver {
       const lane = this.nextLane();
       const delivery = lane?.waiting.shift();
       if (!lane || !delivery) break;
-      this.start(lane, delivery);
+      void this.start(lane, delivery);
     }
     this.askForMore();
   }
@@ -155,14 +160,17 @@ export class ConsumerService implements DeliveryReceiver {
     return undefined;
   }
 
-  private start(lane: Lane, delivery: Delivery): void {
+  /** Resolves when the delivery has its verdict. */
+  private start(lane: Lane, delivery: Delivery): Promise<void> {
     const handling = this.handler.handle(delivery, lane.subscription, () => this.state === 'stopped');
     lane.running += 1;
     this.underway.add(handling);
-    void this.finish(lane, delivery, handling);
+    const verdict = this.verdict(delivery, handling);
+    void this.finish(lane, handling, verdict);
+    return verdict;
   }
 
-  private async finish(lane: Lane, delivery: Delivery, handling: Handling): Promise<void> {
+  private async verdict(delivery: Delivery, handling: Handling): Promise<void> {
     try {
       await handling.outcome;
     } catch (error) {
@@ -172,6 +180,10 @@ export class ConsumerService implements DeliveryReceiver {
       );
       await this.recorder.interrupted(delivery);
     }
+  }
+
+  private async finish(lane: Lane, handling: Handling, verdict: Promise<void>): Promise<void> {
+    await verdict;
     // A method that ignores its signal keeps its slot until it ends: starting another would run two in one slot.
     await handling.ended();
     lane.running -= 1;
@@ -203,6 +215,19 @@ export class ConsumerService implements DeliveryReceiver {
       clearTimeout(timer);
       if (done) this.idleWaiters.delete(done);
     }
+  }
+
+  /** Until `work` is done, or the process stops. */
+  private orStopped(work: Promise<void>): Promise<void> {
+    const { signal } = this.stopped;
+    return new Promise((resolve) => {
+      const done = (): void => {
+        signal.removeEventListener('abort', done);
+        resolve();
+      };
+      signal.addEventListener('abort', done);
+      void work.then(done);
+    });
   }
 
   private reopen(): void {
