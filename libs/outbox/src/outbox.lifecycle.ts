@@ -52,9 +52,16 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
 
   async onApplicationBootstrap(): Promise<void> {
     const { context, explorer, log } = this.parts;
-    explorer.explore();
-    await passGate(context, log);
-    if (works(context.settings)) await this.startWorking();
+    try {
+      explorer.explore();
+      await passGate(context, log);
+      if (works(context.settings)) await this.startWorking();
+    } catch (error) {
+      // Nest calls no hook of an app that did not come up: its connections and its lock would stay.
+      await this.onModuleDestroy();
+      await this.beforeApplicationShutdown();
+      throw error;
+    }
   }
 
   async onModuleDestroy(): Promise<void> {
