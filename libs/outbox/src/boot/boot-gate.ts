@@ -10,6 +10,7 @@ import { checkGraph } from './graph-checks.js';
 import { infrastructureCheck } from './infrastructure.check.js';
 import { poolCheck } from './pool.check.js';
 import { privilegesCheck } from './privileges.check.js';
+import { renamesCheck } from './renames.check.js';
 import { repositoriesCheck } from './repositories.check.js';
 import { rowSecurityCheck } from './row-security.check.js';
 import { schemaCheck } from './schema.check.js';
@@ -23,7 +24,7 @@ const databaseStages: readonly (readonly BootCheck[])[] = [
   [infrastructureCheck],
   [schemaCheck],
   [privilegesCheck, rowSecurityCheck],
-  [soleWorkerCheck, strayDurablesCheck, commandsCheck, tenantRoleCheck, clockCheck],
+  [soleWorkerCheck, renamesCheck, strayDurablesCheck, commandsCheck, tenantRoleCheck, clockCheck],
 ];
 
 /**

@@ -28,9 +28,10 @@ export async function registerDurables(
 
 /** A type's former names are types of their own: what was published under them is still to be handled. */
 function typeRows({ durable, types, from }: Subscription): readonly object[] {
+  const beginning = from === 'beginning';
   return types.flatMap(({ pattern, formerly }) => [
-    { durable, pattern, matcher: matcherOf(pattern), beginning: from === 'beginning', formerly },
-    ...formerly.map((name) => ({ durable, pattern: name, matcher: matcherOf(name), beginning: false, formerly: [] })),
+    { durable, pattern, matcher: matcherOf(pattern), beginning, formerly },
+    ...formerly.map((name) => ({ durable, pattern: name, matcher: matcherOf(name), beginning, formerly: [] })),
   ]);
 }
 

@@ -44,6 +44,8 @@ export class ServerFacts {
   readonly strayDurables: Statement<StrayDurable>;
   /** Parameters: types. Active durables that cover one of them by its name, not by a pattern. */
   readonly durablesOf: Statement<{ type: string; name: string }>;
+  /** Parameters: names. Active durables that bear one of them. */
+  readonly named: Statement<{ name: string }>;
   private readonly missing: Statement<{ role: string; need: number; name: string; privilege: string }>;
 
   constructor(private readonly name: string) {
@@ -53,6 +55,13 @@ export class ServerFacts {
     this.hidden = () => hidden(name);
     this.missing = statement('missing', missingSql);
     this.durablesOf = statement('durables_of', inSchema(name, durablesOfSql));
+    this.named = statement(
+      'durables_named',
+      inSchema(
+        name,
+        "SELECT name FROM outbox.durables WHERE name = ANY ($1::text[]) AND state = 'active' ORDER BY name",
+      ),
+    );
     this.strayDurables = statement('stray_durables', inSchema(name, strayDurablesSql));
   }
 
