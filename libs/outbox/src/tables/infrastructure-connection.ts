@@ -84,8 +84,9 @@ export class InfrastructureConnection {
     client.on('error', lost);
     client.on('end', () => lost());
     try {
-      await withDeadline(`connecting for ${this.purpose}`, callMs, client.connect(), () => destroy(client));
-      await client.query([...serverSettings, ...this.settings].join(';'));
+      // The settings as well: a pooler that has no server accepts the connection and leaves the first query unanswered.
+      const ready = client.connect().then(() => client.query([...serverSettings, ...this.settings].join(';')));
+      await withDeadline(`connecting for ${this.purpose}`, callMs, ready, () => destroy(client));
     } catch (error) {
       reported = true;
       this.connecting = undefined;
