@@ -11,6 +11,9 @@ export type Backoff = readonly Duration[] | ((attempt: number, error: unknown) =
 /** A backoff, resolved: milliseconds after failed attempt `attempt`. */
 export type DelayOf = (attempt: number, error: unknown) => number;
 
+/** Node's timers hold 31 bits of milliseconds; one that is longer fires at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
 /** Collects what is wrong with options, so that one report names everything. Used for `@Subscribe` as well. */
 export class OptionChecker {
   readonly problems: BootProblem[] = [];
@@ -49,6 +52,14 @@ export class OptionChecker {
     const milliseconds = parseDuration(value);
     if (milliseconds !== undefined && milliseconds >= 1) return milliseconds;
     this.add(`option '${name}' is ${JSON.stringify(value)}, which is no duration; ${durationRemedy}`);
+    return fallbackMs;
+  }
+
+  /** A duration that a timer of this process waits for, a tenth of jitter included. */
+  timer(name: string, value: Duration | undefined, fallbackMs: number): number {
+    const milliseconds = this.duration(name, value, fallbackMs);
+    if (milliseconds * 1.1 <= longestTimerMs) return milliseconds;
+    this.add(`option '${name}' is ${JSON.stringify(value)}, longer than a timer can wait; at most '22d'`);
     return fallbackMs;
   }
 

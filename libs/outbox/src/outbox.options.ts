@@ -137,11 +137,11 @@ export class OutboxSettings {
     this.backoff =
       check.backoff('handlers.backoff', options.handlers?.backoff) ??
       ((attempt) => jittered(ladderStep(defaultLadderMs, attempt)));
-    this.timeoutMs = check.duration('handlers.timeout', options.handlers?.timeout, 30_000);
+    this.timeoutMs = check.timer('handlers.timeout', options.handlers?.timeout, 30_000);
     this.relayBatch = check.integer('relay.batch', options.relay?.batch, 1, 5_000, 500);
-    this.pollMs = check.duration('relay.poll', options.relay?.poll, 1_000);
+    this.pollMs = check.timer('relay.poll', options.relay?.poll, 1_000);
     this.maxEventBytes = check.integer('maxEventBytes', options.maxEventBytes, 1_024, 64 * 1024 * 1024, 512 * 1024);
-    this.drainMs = check.duration('drain', options.drain, 10_000);
+    this.drainMs = check.timer('drain', options.drain, 10_000);
     this.onDeadLetter = options.onDeadLetter;
     this.problems = check.problems;
     Object.freeze(this);

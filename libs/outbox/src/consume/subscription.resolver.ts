@@ -63,7 +63,7 @@ function resolveOptions(
   return {
     maxAttempts: check.integer('maxAttempts', options.maxAttempts, 1, 1_000, settings.maxAttempts),
     delayOf: check.backoff('backoff', options.backoff) ?? settings.backoff,
-    timeoutMs: check.duration('timeout', options.timeout, settings.timeoutMs),
+    timeoutMs: check.timer('timeout', options.timeout, settings.timeoutMs),
     concurrency:
       options.concurrency === undefined ? undefined : check.integer('concurrency', options.concurrency, 1, 1_000, 1),
     from: check.oneOf('from', options.from ?? (commands ? 'beginning' : undefined), ['registration', 'beginning']),
