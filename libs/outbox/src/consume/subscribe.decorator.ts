@@ -53,11 +53,16 @@ export function Subscribe<const R extends SubscriptionRef | readonly Subscriptio
     method: string | symbol,
     _descriptor: TypedPropertyDescriptor<M>,
   ): void => {
+    // Neither is found on an instance by its name, and a handler that is not found looks like one that was not wanted.
+    if (typeof target === 'function' || typeof method === 'symbol')
+      throw new TypeError(
+        `@Subscribe on ${String(method)} (durable '${durable}'): a handler is a method of an instance with a plain name, neither static nor named by a symbol`,
+      );
     const type = target.constructor as { [subscriptionsKey]?: readonly SubscriptionMetadata[] };
     // A new list on this very class: pushing into an inherited one would subscribe the parent, too.
     const own = Object.hasOwn(type, subscriptionsKey) ? (type[subscriptionsKey] ?? []) : [];
     const list = (Array.isArray(events) ? events : [events]) as readonly (EventDefinition | string)[];
-    const entry: SubscriptionMetadata = { method: String(method), events: list, durable, options };
+    const entry: SubscriptionMetadata = { method, events: list, durable, options };
     Object.defineProperty(type, subscriptionsKey, { value: [...own, entry], configurable: true });
   };
 }
