@@ -3,6 +3,7 @@ import type { Floor } from '../core/floor.js';
 import type { FanOut, OutgoingBatch, Transport } from '../core/transport.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import { scheduledChunk } from '../tables/queue.table.js';
 
 export interface RelayPassParts {
   readonly database: Database;
@@ -35,14 +36,22 @@ export interface RelayPassCounts {
 export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts> {
   const batch = new QueueBatch(parts);
   const { full: sweeping } = parts.floor.next();
-  if (sweeping) await parts.connection.run(parts.database.queue.moveScheduled());
+  const moved = sweeping ? await moveScheduled(parts) : 0;
   const counts = await parts.transport.forward(batch);
+  // As many as one statement moves: more are due, and only a pass that reads from the start looks for them.
+  const moreScheduled = moved >= scheduledChunk;
+  if (moreScheduled) parts.floor.reset();
   return {
     taken: counts.taken,
     leftForTakers: counts.leftForTakers,
-    full: counts.taken >= parts.batch,
+    full: moreScheduled || counts.taken >= parts.batch,
     nextMs: batch.nextMs,
   };
+}
+
+async function moveScheduled({ connection, database }: RelayPassParts): Promise<number> {
+  const [{ rows }] = await connection.run(database.queue.moveScheduled());
+  return rows[0]?.moved ?? 0;
 }
 
 class QueueBatch implements OutgoingBatch {

@@ -51,10 +51,13 @@ SELECT (SELECT count(*)::int FROM q) AS taken,
        (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms,
        (SELECT json_agg(json_build_array(event_id, durable) ORDER BY event_id) FROM d WHERE lease IS NOT NULL) AS handed`;
 
-/** Due rows of `scheduled` become events in the queue, under the ids they were given; 500 at a time. */
+/** Rows of `scheduled` that one statement moves. */
+export const scheduledChunk = 500;
+
+/** Due rows of `scheduled` become events in the queue, under the ids they were given; a chunk at a time. */
 const moveScheduledSql = `
 WITH s AS (DELETE FROM outbox.scheduled WHERE id = ANY (ARRAY(SELECT id FROM outbox.scheduled WHERE due_at <= statement_timestamp()
-      ORDER BY due_at LIMIT 500 FOR UPDATE SKIP LOCKED)) RETURNING *),
+      ORDER BY due_at LIMIT ${scheduledChunk} FOR UPDATE SKIP LOCKED)) RETURNING *),
 e AS (INSERT INTO outbox.events (bucket, id, tenant_id, type, subject, payload, headers, unique_key, created_at)
       SELECT outbox.bucket(id), id, tenant_id, type, subject, payload, headers, unique_key, created_at FROM s),
 q AS (INSERT INTO outbox.queue (event_id, due_at) SELECT id, due_at FROM s)
