@@ -1,6 +1,6 @@
 // What the snippets of the README and the guide may use without declaring it.
 import type { DeadLetters as DeadLettersService, EventPublisher as EventPublisherService } from 'nestjs-outbox';
-import type { DataSource as DataSourceType, EntityManager, QueryRunner } from 'typeorm';
+import type { DataSource as DataSourceType, EntityManager, MigrationInterface, QueryRunner } from 'typeorm';
 
 declare global {
   const dataSource: DataSourceType;
@@ -20,4 +20,16 @@ declare global {
     id: string;
     status: string;
   }
+  class AppModule {}
+  class BillingService {
+    pay(invoiceId: string): Promise<void>;
+  }
+  class AddOutbox1764400000000 implements MigrationInterface {
+    up(queryRunner: QueryRunner): Promise<void>;
+    down(queryRunner: QueryRunner): Promise<void>;
+  }
+  class AddBilling1764400000001 extends AddOutbox1764400000000 {}
+  function startPostgres(port: number): Promise<{ url: string; stop(): Promise<void> }>;
+  /** Imports some lines from one on; the number of the next one, if there are more. */
+  function importLines(manager: EntityManager, file: string, from: number, count: number): Promise<number | undefined>;
 }
