@@ -24,11 +24,10 @@ declare global {
   class BillingService {
     pay(invoiceId: string): Promise<void>;
   }
-  class AddOutbox1764400000000 implements MigrationInterface {
+  class AddBilling1764400000000 implements MigrationInterface {
     up(queryRunner: QueryRunner): Promise<void>;
     down(queryRunner: QueryRunner): Promise<void>;
   }
-  class AddBilling1764400000001 extends AddOutbox1764400000000 {}
   function startPostgres(port: number): Promise<{ url: string; stop(): Promise<void> }>;
   /** Imports some lines from one on; the number of the next one, if there are more. */
   function importLines(manager: EntityManager, file: string, from: number, count: number): Promise<number | undefined>;
