@@ -9,6 +9,7 @@ declare global {
   const manager: EntityManager;
   const queryRunner: QueryRunner;
   const mailer: { send(mail: { to: string; idempotencyKey: string }, options: { signal: AbortSignal }): Promise<void> };
+  const log: { alert(text: string): void };
   class AppModule {}
   class BillingService {
     pay(invoiceId: string): Promise<void>;
@@ -19,10 +20,6 @@ declare global {
   class Invoice {
     id: string;
     status: string;
-  }
-  class AppModule {}
-  class BillingService {
-    pay(invoiceId: string): Promise<void>;
   }
   class AddBilling1764400000000 implements MigrationInterface {
     up(queryRunner: QueryRunner): Promise<void>;
