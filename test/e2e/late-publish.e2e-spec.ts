@@ -32,6 +32,26 @@ describe('a transaction that fails while publishes are under way takes them alon
     expect(await events()).toBe(0);
   });
 
+  it('in a savepoint, without the transaction around it', async () => {
+    const app = await stage.boot({ manifest, outbox: { role: 'publisher' } });
+    const before = await events();
+    let publishes: Promise<unknown>[] = [];
+    await app.dataSource.transaction(async (manager) => {
+      await app.publisher.publish('a.invoice.paid', { n: 0 });
+      const nested = manager.transaction(async () => {
+        publishes = [app.publisher.publish(Slow, {}), app.publisher.publish('a.invoice.paid', { n: 1 })];
+        await Promise.all([...publishes, Promise.reject(new Error('boom'))]);
+      });
+      await expect(nested).rejects.toThrow('boom');
+      // And one that goes well without being awaited belongs to it.
+      await manager.transaction(async () => void app.publisher.publish(Slow, {}));
+    });
+    await Promise.allSettled(publishes);
+    expect(await events()).toBe(before + 2);
+    await stage.database.query('DELETE FROM outbox.queue');
+    await stage.database.query('DELETE FROM outbox.events');
+  });
+
   it('a publish whose schema takes its time', async () => {
     const app = await stage.boot({ manifest, outbox: { role: 'publisher' } });
     let slow: Promise<unknown> | undefined;

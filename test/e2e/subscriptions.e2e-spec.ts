@@ -241,3 +241,32 @@ describe('a rename loses and replays nothing', () => {
     ]);
   });
 });
+
+describe('what a handler publishes', () => {
+  const stage = useStage();
+
+  it('belongs to its event’s tenant, also beside its transaction, whatever the app says of the current one', async () => {
+    const seen: Record<string, string | null> = {};
+    const note = (event: OutboxEvent) => {
+      seen[event.type] = event.tenantId;
+    };
+    let publish: (() => Promise<unknown>) | undefined;
+    const app = await stage.boot({
+      manifest: { emits: ['a.first.sent', 'a.inside.sent', 'a.beside.sent'] },
+      outbox: { tenancy: { current: () => 'of-the-app' } },
+      providers: [
+        subscriber('a.first.sent', 'first', () => publish?.()),
+        subscriber('a.inside.sent', 'inside', note),
+        subscriber('a.beside.sent', 'beside', note),
+      ],
+    });
+    publish = async () => {
+      await app.publisher.publish('a.inside.sent', {});
+      await app.publisher.publishNow('a.beside.sent', {});
+    };
+    await app.publisher.publishNow('a.first.sent', {}, { tenantId: 'acme' });
+    await eventually('both', () => Object.keys(seen).length === 2);
+    expect(seen).toEqual({ 'a.inside.sent': 'acme', 'a.beside.sent': 'acme' });
+    await app.close();
+  });
+});

@@ -67,7 +67,7 @@ export class DeliveryAttempt {
 
   /** Runs the user's method, waits for publishes it did not await, and closes its manager. */
   private async work(claim: Claimed): Promise<void> {
-    this.transaction.scope.hasTenant = claim.event.tenantId !== null;
+    this.transaction.scope.tenantId = claim.event.tenantId;
     try {
       await this.subscription.run(await this.checked(claim.event), this.context(claim));
       await this.transaction.scope.settle();

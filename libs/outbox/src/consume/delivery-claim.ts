@@ -9,8 +9,11 @@ import type { Subscription } from './subscription.js';
 
 /** Between a claim that was refused for the moment and its next try: 1 to 5 s. */
 const busyMs = (): number => Math.round(1_000 + Math.random() * 4_000);
-/** A type that this process does not handle under this durable: a newer or older version of the app may. */
-const foreignTypeMs = 30_000;
+/**
+ * A type that this process does not handle under this durable: a newer or older version of the app may. Waits half the
+ * event's age, so that a type that was dropped for good does not come round every half minute for ever.
+ */
+const foreignMs = (createdMs: number): number => Math.min(Math.max((Date.now() - createdMs) / 2, 30_000), 3_600_000);
 
 export interface ClaimResult {
   /** The event to handle, or what came of the delivery instead; its transaction is over then. */
@@ -37,7 +40,7 @@ export async function takeClaim(
       return { claimed: row?.attempt == null ? 'dropped' : 'settled', clean: true };
     }
     if (subscription.covers(row.type)) return { claimed: claimedOf(delivery, row), clean: true };
-    return await foreign(parts, transaction, delivery, subscription, row.type);
+    return await foreign(parts, transaction, delivery, subscription, row);
   } catch (error) {
     return refused(parts, transaction, delivery, error);
   }
@@ -73,10 +76,10 @@ async function foreign(
   transaction: HandlerTransaction,
   delivery: Delivery,
   { where, durable }: Subscription,
-  type: string,
+  { type, created_ms }: FullClaim,
 ): Promise<ClaimResult> {
   const clean = await rolledBack(parts, transaction);
-  void parts.recorder.postpone(delivery, foreignTypeMs);
+  void parts.recorder.postpone(delivery, Math.round(foreignMs(created_ms ?? 0)));
   parts.throttled.warn(
     'foreign',
     `'${type}' waits: ${where} (durable '${durable}') does not handle that type, another version of the app may`,

@@ -94,6 +94,12 @@ export class DeliveryHandler {
       await this.parts.recorder.postpone(delivery, jittered(1_000));
       return 'postponed';
     }
+    // The stop may have come while the pool was waited for.
+    if (shift.stopping) {
+      await transaction.release(true);
+      await this.parts.recorder.giveBack([delivery]);
+      return 'uncharged';
+    }
     const attempt = new DeliveryAttempt(this.parts, transaction, delivery, subscription, shift);
     started(attempt);
     try {

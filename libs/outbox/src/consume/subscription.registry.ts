@@ -30,8 +30,4 @@ export class SubscriptionRegistry {
   get all(): readonly Subscription[] {
     return [...this.byDurable.values()];
   }
-
-  get(durable: string): Subscription | undefined {
-    return this.byDurable.get(durable);
-  }
 }

@@ -34,7 +34,11 @@ export function resolveSubscription(
       subscription.types.some(({ pattern, formerly }) => covers(pattern, type) || formerly.includes(type)),
     definition: (type) => definitions.get(type) ?? known.definition(type),
     // By name and not the captured function: a decorator applied later may have replaced it.
-    run: (event, context) => (instance as Methods | undefined)?.[method]?.(event, context),
+    run: (event, context) => {
+      const handler = (instance as Methods | undefined)?.[method];
+      if (typeof handler !== 'function') throw new TypeError(`${where} is no method any more`);
+      return handler.call(instance, event, context);
+    },
   };
   return { subscription, problems: [...nameProblems(metadata, subscription, where), ...check.problems] };
 }

@@ -94,10 +94,17 @@ export class OutboxPublisher extends EventPublisher {
   /** Everything that can be refused without asking anybody is refused here, before any SQL. */
   private row(event: OutgoingEvent): EventRow {
     const { settings, known } = this.parts;
-    const row = eventRow(event, event.tenantId ?? settings.currentTenant() ?? null, settings.maxEventBytes);
+    const row = eventRow(event, event.tenantId ?? this.currentTenant(), settings.maxEventBytes);
     const strange = known.strangeness(row.type);
     if (strange) throw new InvalidEventError(row.type, 'its type', strange);
     return row;
+  }
+
+  /** In a handler that of its event, also for what is published beside the handler's transaction. */
+  private currentTenant(): string | null {
+    const { follower, settings } = this.parts;
+    const handled = follower.current()?.tenantId;
+    return handled === undefined ? settings.currentTenant() || null : handled;
   }
 
   /** Before any SQL, too. A name is checked against the schema that a manifest gave for it. */

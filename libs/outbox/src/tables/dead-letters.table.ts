@@ -12,36 +12,30 @@ export interface DeadLetterRow {
   readonly attempts: number;
   readonly history: readonly { n: number; error: string; at: string }[] | null;
   readonly dead_ms: number;
-  readonly resolution: string | null;
 }
 
 /** `dead_letters`: the whole event again, so that it can be read after its day was forgotten. */
 export class DeadLettersTable {
   readonly list;
-  readonly find;
   readonly retry;
   readonly resolve;
 
   constructor(schema: string) {
     this.list = statement<DeadLetterRow>('dead_list', inSchema(schema, listSql));
-    this.find = statement<DeadLetterRow>('dead_find', inSchema(schema, findSql));
     this.retry = statement<{ id: string }>('dead_retry', inSchema(schema, retrySql));
     this.resolve = statement<{ id: string }>('dead_resolve', inSchema(schema, resolveSql));
   }
 }
 
 const columns = `event_id, durable, tenant_id, type, subject, payload, headers, error, attempts, history,
-  floor(extract(epoch FROM dead_at) * 1000)::bigint AS dead_ms, resolution`;
+  floor(extract(epoch FROM dead_at) * 1000)::bigint AS dead_ms`;
 
 /** Open ones, oldest first. Parameters: durable (null: all), tenant (null: all), after event id, after durable (null: from the start), limit. */
 const listSql = `
 SELECT ${columns} FROM outbox.dead_letters d
-WHERE resolved_at IS NULL AND ($1::text IS NULL OR durable = $1::text) AND ($2::text IS NULL OR tenant_id = $2::text)
+WHERE resolved_at IS NULL AND ($1::text IS NULL OR durable = $1::text OR durable IN (SELECT unnest(n.formerly) FROM outbox.durables n WHERE n.name = $1::text)) AND ($2::text IS NULL OR tenant_id = $2::text)
   AND ($3::uuid IS NULL OR (dead_at, event_id, durable) > (SELECT a.dead_at, a.event_id, a.durable FROM outbox.dead_letters a WHERE a.event_id = $3::uuid AND a.durable = $4::text))
 ORDER BY dead_at, event_id, durable LIMIT $5::int`;
-
-/** Parameters: event id, durable. */
-const findSql = `SELECT ${columns} FROM outbox.dead_letters WHERE event_id = $1::uuid AND durable = $2::text`;
 
 /**
  * Parameters: event id, durable. The verdict's DELETE decides between two operators, and without it nothing changes: a

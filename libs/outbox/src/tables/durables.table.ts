@@ -69,5 +69,5 @@ p AS MATERIALIZED (SELECT e.id, e.type LIKE t.matcher AND e.created_at >= t.sinc
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, t.durable FROM p, t WHERE p.hit
       AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(p.id) AND h.event_id = p.id AND h.durable IN (0, t.durable))
       ON CONFLICT DO NOTHING RETURNING 1),
-u AS (UPDATE outbox.durable_types d SET backfill_to = (SELECT max(id::text)::uuid FROM p) FROM t WHERE d.durable = t.durable AND d.pattern = t.pattern)
+u AS (UPDATE outbox.durable_types d SET backfill_to = (SELECT CASE WHEN count(*) = $2::int THEN max(id::text)::uuid END FROM p) FROM t WHERE d.durable = t.durable AND d.pattern = t.pattern)
 SELECT (SELECT count(*)::int FROM t) AS open, (SELECT count(*)::int FROM i) AS found`;

@@ -38,6 +38,7 @@ export class TransactionFollower {
 
   /** Runs `work` with `scope` as the current transaction, outside any other. */
   within<T>(scope: TransactionScope, work: () => Promise<T>): Promise<T> {
+    this.watchNested(scope);
     return this.storage.run(scope, work);
   }
 
@@ -65,12 +66,24 @@ export class TransactionFollower {
     );
   }
 
+  /** A savepoint waits for the publishes that were started in it, or one would go out behind its ROLLBACK TO. */
+  private watchNested(scope: TransactionScope): void {
+    this.patches.forGood(scope.runner.manager, 'transaction', (original, args) =>
+      original(
+        ...args.map((arg) =>
+          typeof arg === 'function' ? (manager: EntityManager) => scope.nested(() => (arg as Callback)(manager)) : arg,
+        ),
+      ),
+    );
+  }
+
   private async inScope(manager: EntityManager, callback: Callback): Promise<unknown> {
     const runner = manager.queryRunner;
     if (!runner) return callback(manager);
     const around = this.open();
     const scope = new TransactionScope(runner, around?.durable);
-    scope.hasTenant = around?.hasTenant ?? false;
+    scope.tenantId = around?.tenantId;
+    this.watchNested(scope);
     try {
       const result = await this.storage.run(scope, () => callback(manager));
       await scope.settle();

@@ -7,8 +7,8 @@ import { TransactionFinishedError } from '../outbox.errors.js';
  *   open ── callback settles ──▶ closing (what was started is waited for) ──▶ finished (later calls reject by name)
  */
 export class TransactionScope {
-  /** Whether the event that is handled belongs to a tenant, which other connections do not have set. */
-  hasTenant = false;
+  /** The tenant of the event that is handled, which other connections do not have set; `undefined` outside handlers. */
+  tenantId: string | null | undefined;
   private finished = false;
   private readonly pending = new Set<Promise<unknown>>();
 
@@ -21,6 +21,10 @@ export class TransactionScope {
   /** Whether its callback or handler is still running. */
   get open(): boolean {
     return !this.finished;
+  }
+
+  get hasTenant(): boolean {
+    return typeof this.tenantId === 'string';
   }
 
   /** Runs a statement of ours in the transaction; `what` names it in the error when it comes too late. */
@@ -56,6 +60,22 @@ export class TransactionScope {
    */
   async finish(): Promise<void> {
     this.close();
+    await this.quiet();
+  }
+
+  /** A savepoint: what was started in it is waited for before it is released or rolled back to. */
+  async nested<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      const result = await work();
+      await this.settle();
+      return result;
+    } catch (error) {
+      await this.quiet();
+      throw error;
+    }
+  }
+
+  private async quiet(): Promise<void> {
     while (this.pending.size > 0) await Promise.allSettled(this.pending);
   }
 }
