@@ -3,6 +3,7 @@ import type { BeforeApplicationShutdown, OnApplicationBootstrap, OnModuleDestroy
 import { type BootContext, works } from './boot/boot-check.js';
 import { passGate } from './boot/boot-gate.js';
 import { defaultConcurrency } from './boot/pool.check.js';
+import { secondWorkers } from './boot/sole-worker.check.js';
 import type { ConsumerService } from './consume/consumer.service.js';
 import type { LateRecorder } from './consume/late-recorder.js';
 import { registerDurables } from './consume/registration.js';
@@ -11,6 +12,7 @@ import type { BackgroundService } from './core/background-service.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import type { Transport } from './core/transport.js';
 import { untilAnswered } from './core/until-answered.js';
+import { OutboxBootError } from './outbox.errors.js';
 import type { TakerService } from './recover/taker.service.js';
 import type { WorkerLockService } from './recover/worker-lock.service.js';
 import type { RelayService } from './relay/relay.service.js';
@@ -95,7 +97,9 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const { settings, database, registry } = context;
     this.started = true;
     const waiting = new ThrottledLog(log);
-    await untilAnswered(() => lock.enrol(), waiting);
+    const number = await untilAnswered(() => lock.enrol(), waiting);
+    const second = await untilAnswered(() => secondWorkers(context, number), waiting);
+    if (second.length > 0) throw new OutboxBootError(second);
     const durables = await untilAnswered(() => registerDurables(database, connection, registry.all), waiting);
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);

@@ -37,7 +37,7 @@ export class WorkerLockService extends BackgroundService {
   }
 
   /** Takes a number; called at boot, and by the loop whenever the number was lost. */
-  async enrol(): Promise<void> {
+  async enrol(): Promise<number> {
     // One message: no sweep finds the old numbers' rows between the two and charges them. This process lives, so no
     // event is suspect.
     const [{ rows }] = await this.connection.run(
@@ -51,6 +51,7 @@ export class WorkerLockService extends BackgroundService {
     this.identity.others = row.others;
     // Without a number nothing could be fetched; what waited meanwhile shall not wait for the poll as well.
     this.taker.nudge();
+    return row.id;
   }
 
   /** Frees what is still leased to this worker and lets its lock go. */
