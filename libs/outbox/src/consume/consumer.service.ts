@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Delivery } from '../core/envelope.js';
+import { errorText } from '../core/error-text.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import type { DeliveryReceiver } from '../core/transport.js';
 import type { WakeSignal } from '../core/wake-signal.js';
@@ -174,10 +175,7 @@ export class ConsumerService implements DeliveryReceiver {
     try {
       await handling.outcome;
     } catch (error) {
-      this.throttled.error(
-        'handle',
-        `handling event ${delivery.eventId} failed in the library: ${(error as Error).stack ?? error}`,
-      );
+      this.throttled.error('handle', `handling event ${delivery.eventId} failed in the library: ${errorText(error)}`);
       await this.recorder.interrupted(delivery);
     }
   }

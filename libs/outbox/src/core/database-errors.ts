@@ -34,9 +34,20 @@ export function databaseTrouble(error: unknown): DatabaseTrouble {
   return error instanceof Error && outageTexts.test(error.message) ? 'outage' : 'other';
 }
 
-/** The SQLSTATE or system error code an error carries; TypeORM keeps the driver's own error one level down. */
+/**
+ * The SQLSTATE or system error code an error carries; TypeORM keeps the driver's own error one level down. What handlers
+ * throw may refuse to be read (getters, proxies) or lead round in a circle: it then has no code.
+ */
 export function errorCode(error: unknown): string | undefined {
-  if (typeof error !== 'object' || error === null) return undefined;
-  if ('code' in error && typeof error.code === 'string') return error.code;
-  return 'driverError' in error && error.driverError !== error ? errorCode(error.driverError) : undefined;
+  try {
+    return ownCode(error) ?? ownCode((error as { driverError?: unknown } | null | undefined)?.driverError);
+  } catch {
+    return undefined;
+  }
+}
+
+function ownCode(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined;
+  const { code } = error;
+  return typeof code === 'string' ? code : undefined;
 }

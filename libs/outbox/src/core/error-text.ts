@@ -14,7 +14,8 @@ export function errorText(error: unknown, limitBytes = errorTextBytes): string {
 
 function describe(error: unknown): string {
   try {
-    if (error instanceof Error) return withCause(error);
+    // A stack need not be a string: Error.prepareStackTrace may make anything of it.
+    if (error instanceof Error) return String(withCause(error));
     return typeof error === 'string' ? error : `thrown: ${JSON.stringify(error) ?? String(error)}`;
   } catch {
     return 'an error that cannot be read (its own properties throw)';
