@@ -111,7 +111,7 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
     relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, log),
     taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
-      new SweepService(database, connection, identity, wakeTaker, log),
+      new SweepService(database, connection, consumer, identity, wakeTaker, log),
       new BackfillService(database, connection, consumer, wakeTaker, log),
     ],
     log,

@@ -29,7 +29,7 @@ const handBackMs = 2_000;
  */
 export class ConsumerService implements DeliveryReceiver {
   private readonly lanes = new Map<number, Lane>();
-  private readonly underway = new Set<Handling>();
+  private readonly underway = new Map<Handling, Delivery>();
   private readonly throttled: ThrottledLog;
   private turn = 0;
   private slots = 1;
@@ -71,6 +71,11 @@ export class ConsumerService implements DeliveryReceiver {
   room(): ReadonlyMap<number, number> {
     const open = this.state === 'open' && this.identity.number !== undefined;
     return new Map([...this.lanes.values()].map((lane) => [lane.durable, open ? this.laneRoom(lane) : 0]));
+  }
+
+  /** What is leased to this process as far as it knows. */
+  get held(): readonly Delivery[] {
+    return [...[...this.lanes.values()].flatMap((lane) => lane.waiting), ...this.underway.values()];
   }
 
   receive(deliveries: readonly Delivery[]): void {
@@ -129,7 +134,7 @@ export class ConsumerService implements DeliveryReceiver {
       'drain',
       `stopping: ${this.underway.size} handlers did not end within ${limitMs} ms; their connections are ended and their deliveries run elsewhere`,
     );
-    for (const handling of this.underway) handling.abandon(new Error('the process is stopping'));
+    for (const handling of this.underway.keys()) handling.abandon(new Error('the process is stopping'));
     await this.whenIdle(abandonMs);
   }
 
@@ -165,7 +170,7 @@ export class ConsumerService implements DeliveryReceiver {
   private start(lane: Lane, delivery: Delivery): Promise<void> {
     const handling = this.handler.handle(delivery, lane.subscription, () => this.state === 'stopped');
     lane.running += 1;
-    this.underway.add(handling);
+    this.underway.set(handling, delivery);
     const verdict = this.verdict(delivery, handling);
     void this.finish(lane, handling, verdict);
     return verdict;

@@ -1,3 +1,4 @@
+import type { ConsumerService } from '../consume/consumer.service.js';
 import { BackgroundService } from '../core/background-service.js';
 import { jittered } from '../core/backoff.js';
 import type { Log } from '../core/throttled-log.js';
@@ -14,6 +15,7 @@ export class SweepService extends BackgroundService {
   constructor(
     private readonly database: Database,
     private readonly connection: InfrastructureConnection,
+    private readonly consumer: ConsumerService,
     private readonly identity: WorkerIdentity,
     private readonly taker: WakeSignal,
     private readonly log: Log,
@@ -25,6 +27,7 @@ export class SweepService extends BackgroundService {
     const own = this.identity.number;
     // Without a number the one it lost looks dead, and what is leased under it would be charged.
     if (own === undefined) return jittered(everyMs);
+    if (this.identity.doubtful) await this.freeUnknown(own);
     const [{ rows }] = await this.connection.run(this.database.workers.sweep(own));
     const { freed = 0, others = 0 } = rows[0] ?? {};
     this.identity.others = others;
@@ -33,5 +36,22 @@ export class SweepService extends BackgroundService {
     this.taker.nudge();
     // One sweep frees at most 2,000 rows of a worker; there may be more.
     return 0;
+  }
+
+  /** Again and again until no unanswered statement can still be running. */
+  private async freeUnknown(own: number): Promise<void> {
+    const lookedAt = performance.now();
+    const { held } = this.consumer;
+    const [{ rowCount }] = await this.connection.run(
+      this.database.deliveries.freeUnknown(
+        own,
+        held.map(({ eventId }) => eventId),
+        held.map(({ durable }) => durable),
+      ),
+    );
+    this.identity.cleared(lookedAt);
+    if (rowCount === 0) return;
+    this.log.warn(`${rowCount} deliveries whose hand-over was lost on its way are free again`);
+    this.taker.nudge();
   }
 }

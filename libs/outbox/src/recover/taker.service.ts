@@ -39,7 +39,7 @@ export class TakerService extends BackgroundService {
 
   protected async turn(): Promise<number> {
     const worker = this.identity.number;
-    const nextMs = worker === undefined ? undefined : await this.take(worker);
+    const nextMs = worker === undefined ? undefined : await this.take(worker).catch((error) => this.unanswered(error));
     return Math.min(jittered(this.settings.pollMs), nextMs ?? Number.POSITIVE_INFINITY);
   }
 
@@ -67,6 +67,11 @@ export class TakerService extends BackgroundService {
     this.consumer.expectMore(more);
     if (next.alone_waits) await this.runAlone();
     return next.next_ms ?? undefined;
+  }
+
+  private unanswered(error: unknown): never {
+    this.identity.doubt();
+    throw error;
   }
 
   private deliver(rows: readonly TakenRow[], worker: number): void {

@@ -10,7 +10,7 @@ import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
-import { relayPass } from './relay-pass.js';
+import { type RelayPassCounts, relayPass } from './relay-pass.js';
 
 /**
  * Under load passes stay this far apart: a pass for every commit halved what one process published and handled
@@ -49,16 +49,23 @@ export class RelayService extends BackgroundService {
   protected async turn(signal: AbortSignal): Promise<number> {
     const wait = this.pace.next();
     if (wait > 0) await pause(Math.ceil(wait), undefined, { signal });
-    const counts = await relayPass({
+    const counts = await this.pass();
+    if (counts.leftForTakers > 0) this.taker.nudge();
+    if (counts.full) return 0;
+    return Math.min(jittered(this.settings.pollMs), counts.nextMs ?? Number.POSITIVE_INFINITY);
+  }
+
+  private pass(): Promise<RelayPassCounts> {
+    return relayPass({
       database: this.database,
       connection: this.connection,
       transport: this.transport,
       floor: this.floor,
       batch: this.settings.relayBatch,
       worker: this.identity.number,
+    }).catch((error) => {
+      this.identity.doubt();
+      throw error;
     });
-    if (counts.leftForTakers > 0) this.taker.nudge();
-    if (counts.full) return 0;
-    return Math.min(jittered(this.settings.pollMs), counts.nextMs ?? Number.POSITIVE_INFINITY);
   }
 }

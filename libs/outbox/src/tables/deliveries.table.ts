@@ -29,6 +29,7 @@ export class DeliveriesTable {
   readonly snooze;
   readonly interrupt;
   readonly leave;
+  readonly freeUnknown;
 
   constructor(schema: string) {
     this.take = statement<TakenRow>('take', inSchema(schema, takeSql));
@@ -39,6 +40,7 @@ export class DeliveriesTable {
     this.snooze = statement('snooze_after', inSchema(schema, snoozeSql));
     this.interrupt = statement('interrupt', inSchema(schema, interruptSql));
     this.leave = statement('leave', inSchema(schema, leaveSql));
+    this.freeUnknown = statement('free_unknown', inSchema(schema, freeUnknownSql));
   }
 }
 
@@ -92,3 +94,12 @@ WHERE event_id = $1::uuid AND durable = $2::smallint AND lease = $3::int`;
 const leaveSql = `
 UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = ANY ($1::int[]) FOR UPDATE SKIP LOCKED))`;
+
+/**
+ * What is leased to a living worker that does not know of it, because the answer of a take or a fan-out was lost. One
+ * that is on its way while this runs is freed as well: its claim then finds no row. Parameters: lease, ids, durables held.
+ */
+const freeUnknownSql = `
+UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int
+  AND (event_id, durable) NOT IN (SELECT * FROM unnest($2::uuid[], $3::smallint[])) FOR UPDATE SKIP LOCKED))`;

@@ -1,0 +1,69 @@
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+/** A network between the library and its server that can lose one answer: the server did what it was asked, nobody hears of it. */
+export class TcpProxy {
+  private armed: string | undefined;
+  /** How many answers were lost. */
+  lost = 0;
+  private readonly sockets = new Set<Socket>();
+
+  private constructor(
+    private readonly server: Server,
+    /** The given URL, through this network. */
+    readonly url: string,
+  ) {}
+
+  static async before(target: string): Promise<TcpProxy> {
+    const to = new URL(target);
+    const server = createServer();
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const url = new URL(target);
+    url.hostname = '127.0.0.1';
+    url.port = String(typeof address === 'object' && address ? address.port : 0);
+    const proxy = new TcpProxy(server, url.href);
+    server.on('connection', (client) => proxy.join(client, Number(to.port || 5432), to.hostname));
+    return proxy;
+  }
+
+  /** The next answer to a message that names this is lost, and the connection with it. */
+  loseAnswerTo(name: string): void {
+    this.armed = name;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.sockets) socket.destroy();
+    this.server.close();
+    await once(this.server, 'close');
+  }
+
+  private join(client: Socket, port: number, host: string): void {
+    const upstream = connect(port, host);
+    let doomed = false;
+    for (const socket of [client, upstream]) {
+      this.sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        client.destroy();
+        upstream.destroy();
+      });
+    }
+    client.on('data', (data) => {
+      if (this.armed && data.includes(this.armed)) {
+        this.armed = undefined;
+        doomed = true;
+      }
+      upstream.write(data);
+    });
+    upstream.on('data', (data) => {
+      if (!doomed) {
+        client.write(data);
+        return;
+      }
+      this.lost += 1;
+      client.destroy();
+    });
+  }
+}
