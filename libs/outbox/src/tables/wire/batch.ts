@@ -15,6 +15,7 @@ export type BatchResults<S extends readonly Bound[]> = {
 /** An error of a batch says which statement met it; the server skipped those after it. */
 export interface BatchError extends Error {
   statement?: number;
+  readonly code?: string;
 }
 
 /**
@@ -52,6 +53,12 @@ export async function sendOne<Row>(
 interface PreparedNames {
   parsedStatements: Record<string, string | undefined>;
 }
+
+/**
+ * A prepared statement is gone (26000: DISCARD ALL or DEALLOCATE ALL by others on this connection) or no longer fits its
+ * tables (0A000: "cached plan must not change result type"). Not forgotten, it would fail on this connection for ever.
+ */
+const staleCodes: ReadonlySet<string> = new Set(['26000', '0A000']);
 
 class Batch implements Submittable {
   private readonly results: BatchResult<unknown>[] = [];
@@ -118,7 +125,7 @@ class Batch implements Submittable {
 
   handleError(error: BatchError): void {
     error.statement = this.results.length;
-    this.forgetFresh();
+    this.forget(staleCodes.has(error.code ?? '') ? this.statements.map(({ name }) => name) : this.fresh);
     this.settle(error);
   }
 
@@ -126,10 +133,10 @@ class Batch implements Submittable {
     this.settle(null);
   }
 
-  private forgetFresh(): void {
+  private forget(names: readonly string[]): void {
     if (!this.connection) return;
-    const names = (this.connection as Connection & PreparedNames).parsedStatements;
-    for (const name of this.fresh) delete names[name];
+    const { parsedStatements } = this.connection as Connection & PreparedNames;
+    for (const name of names) delete parsedStatements[name];
     this.fresh = [];
   }
 
