@@ -314,7 +314,7 @@ describe('a wrong set-up does not boot', () => {
 
   describe('for another worker', () => {
     it('two that boot at the same moment: never do both stay', async () => {
-        for (let round = 0; round < 5; round++) {
+      for (let round = 0; round < 5; round++) {
         const booting = [1, 2].map(() => stage.boot({ outbox: { transport: memory() } }));
         const settled = await Promise.allSettled(booting);
         const up = settled.filter((one) => one.status === 'fulfilled');
