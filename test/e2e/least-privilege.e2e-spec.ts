@@ -185,7 +185,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
 
   const tables = [
     ...['schema_version', 'durables', 'durable_types', 'events', 'handled', 'attempts', 'queue', 'scheduled'],
-    ...['deliveries', 'dead_letters', 'unique_keys', 'workers'],
+    ...['deliveries', 'dead_letters', 'unique_keys', 'workers', 'lives'],
   ];
 
   it('an operator reads every table, and finds none that the list forgot', async () => {

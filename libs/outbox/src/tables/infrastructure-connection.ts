@@ -18,6 +18,9 @@ const serverSettings = [
   // A paused process would hide the rows it has locked from every other relay (SKIP LOCKED) until its socket dies.
   'SET idle_in_transaction_session_timeout = 15000',
   "SET default_transaction_isolation = 'read committed'",
+  // A limit of the role's would end the worker's lock again and again; dates travel as text.
+  'SET idle_session_timeout = 0',
+  'SET DateStyle = ISO',
   // The server's own probes: without them a machine that vanished held its worker's lock for two hours. After these it
   // is 25 s. (The client's probes, in the connection's options, notice a server that vanished.)
   'SET tcp_keepalives_idle = 10',

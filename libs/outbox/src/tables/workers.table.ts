@@ -21,7 +21,8 @@ export class WorkersTable {
 
 /** Number, then lock, then row: a sweeper never sees a row without its lock. Parameters: app, whether no other may live. */
 const enrolSql = `
-WITH n AS (SELECT nextval(pg_get_serial_sequence('outbox.workers', 'id'))::int AS id), l AS MATERIALIZED (SELECT id, pg_advisory_lock({worker}, id) FROM n)
+WITH n AS (SELECT nextval(pg_get_serial_sequence('outbox.workers', 'id'))::int AS id), l AS MATERIALIZED (SELECT id, pg_advisory_lock({worker}, id) FROM n),
+v AS (INSERT INTO outbox.lives (worker) SELECT id FROM l)
 INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT id, $1::text, $2::boolean FROM l RETURNING id, (SELECT count(*)::int FROM outbox.workers) AS others`;
 
 /** Every 5 s; for people and views, nothing depends on it. Parameters: number, in flight. */
@@ -43,10 +44,11 @@ const forgetAfter = '10 seconds';
  * Parameters: own number (locks are re-entrant: a sweeper would take its own for free). The dead worker's lock itself is
  * what orders sweepers; rows of a handler that outlived its worker's lock are locked by it and skipped. When nothing is
  * leased to it any more the workers row is marked as gone, then left alone, looked at once more, and removed. A number
- * from before the server's last start lost its lock with the server: that is an outage, and nothing is charged.
+ * from before the server's last start, its last recovery or a promotion (`lives` is empty then) lost its lock with the
+ * server: that is an outage, and nothing is charged.
  */
 const sweepSql = `
-WITH dead AS MATERIALIZED (SELECT id, gone_at, started_at > pg_postmaster_start_time() AS crashed FROM outbox.workers
+WITH dead AS MATERIALIZED (SELECT id, gone_at, started_at > pg_postmaster_start_time() AND EXISTS (SELECT 1 FROM outbox.lives WHERE worker = id) AS crashed FROM outbox.workers
       WHERE id <> $1::int AND pg_try_advisory_xact_lock({worker}, id)),
 w AS MATERIALIZED (SELECT * FROM dead WHERE gone_at IS NULL OR gone_at < statement_timestamp() - interval '${forgetAfter}'),
 r AS MATERIALIZED (SELECT x.tid, w.crashed FROM w CROSS JOIN LATERAL (SELECT ctid AS tid FROM outbox.deliveries WHERE lease = w.id LIMIT 2000 FOR UPDATE SKIP LOCKED) x),
@@ -54,7 +56,8 @@ f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp(),
       interruptions = interruptions + (ctid = ANY (ARRAY(SELECT tid FROM r WHERE crashed)))::int WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) RETURNING 1),
 idle AS MATERIALIZED (SELECT id, gone_at FROM w WHERE (SELECT d.event_id FROM outbox.deliveries d WHERE d.lease = w.id LIMIT 1) IS NULL),
 m AS (UPDATE outbox.workers SET gone_at = statement_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NULL))),
-g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NOT NULL)))
+g AS (DELETE FROM outbox.workers WHERE id = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NOT NULL))),
+v AS (DELETE FROM outbox.lives WHERE worker = ANY (ARRAY(SELECT id FROM idle WHERE gone_at IS NOT NULL)))
 SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) AS freed,
        (SELECT count(*)::int FROM outbox.workers WHERE id <> $1::int AND id NOT IN (SELECT id FROM dead)) AS others`;
 
@@ -64,5 +67,6 @@ SELECT (SELECT count(*)::int FROM dead) AS dead, (SELECT count(*)::int FROM f) A
  */
 const resignSql = `
 WITH f AS (UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
-      WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED)) RETURNING 1)
-DELETE FROM outbox.workers WHERE id = $1::int AND (SELECT count(*) FROM f) = (SELECT count(*) FROM outbox.deliveries WHERE lease = $1::int)`;
+      WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int FOR UPDATE SKIP LOCKED)) RETURNING 1),
+w AS (DELETE FROM outbox.workers WHERE id = $1::int AND (SELECT count(*) FROM f) = (SELECT count(*) FROM outbox.deliveries WHERE lease = $1::int) RETURNING id)
+DELETE FROM outbox.lives WHERE worker IN (SELECT id FROM w)`;

@@ -53,7 +53,7 @@ const worker: readonly Privilege[] = [
   table('durables', 'SELECT INSERT UPDATE'),
   table('durable_types', 'SELECT INSERT UPDATE'),
   table('unique_keys', 'SELECT INSERT UPDATE'),
-  table('workers', 'SELECT INSERT UPDATE DELETE'),
+  table(['workers', 'lives'], 'SELECT INSERT UPDATE DELETE'),
   { kind: 'SEQUENCE', names: ['workers_id_seq'], privileges: ['USAGE'] },
 ];
 
@@ -62,7 +62,7 @@ const operator: readonly Privilege[] = [
   table(
     [
       ...['schema_version', 'durables', 'durable_types', 'events', 'handled', 'attempts', 'queue', 'scheduled'],
-      ...['deliveries', 'dead_letters', 'unique_keys', 'workers'],
+      ...['deliveries', 'dead_letters', 'unique_keys', 'workers', 'lives'],
     ],
     'SELECT',
   ),

@@ -80,6 +80,9 @@ CREATE INDEX unique_keys_expiry ON outbox.unique_keys (expires_at);
 CREATE TABLE outbox.workers (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app text, exclusive boolean NOT NULL DEFAULT false,
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(), seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   gone_at timestamptz, in_flight jsonb);
+-- Emptied by the server itself when it recovers from a crash, and at the promotion of a standby: a worker that has lost
+-- its lock and has no row here lost it with the server. Nothing else tells, the postmaster's start time stays.
+CREATE UNLOGGED TABLE outbox.lives (worker int PRIMARY KEY);
 
 -- The claim, one function per bucket: SET clauses put the caller's settings back by themselves, the plan is made
 -- without sequential scans, and 300 ms is all it waits for another claim of the same delivery. Row first, then mark:
@@ -106,7 +109,7 @@ END $$ $f$, '@', b::text); END LOOP; END $do$;
 `,
   down: `
 DO $$ BEGIN FOR b IN 0..9 LOOP EXECUTE format('DROP FUNCTION IF EXISTS outbox.claim_%s(uuid, smallint, int)', b); END LOOP; END $$;
-DROP TABLE IF EXISTS outbox.workers, outbox.unique_keys, outbox.dead_letters, outbox.deliveries, outbox.scheduled, outbox.queue,
+DROP TABLE IF EXISTS outbox.lives, outbox.workers, outbox.unique_keys, outbox.dead_letters, outbox.deliveries, outbox.scheduled, outbox.queue,
   outbox.attempts, outbox.handled, outbox.events, outbox.durable_types, outbox.durables, outbox.schema_version;
 DROP FUNCTION IF EXISTS outbox.bucket(uuid);
 DROP FUNCTION IF EXISTS outbox.uuid7_floor(timestamptz);
