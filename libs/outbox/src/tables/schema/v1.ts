@@ -5,9 +5,8 @@
  * and fan-out. The reasons for the less obvious choices:
  * - partition keys come last in the primary keys, so that a look-up by id uses the leading column;
  * - the ring of ten day partitions is created once: forgetting a day is TRUNCATE, and there is no DDL at run time;
- * - a row of `deliveries` is in one index beside its key: waiting ones in that of their durable, leased ones in that of
- *   their worker (without it every sweep of a dead worker read the whole table); rows with three interruptions and more
- *   are apart, because such rows are taken one at a time, alone in a process;
+ * - the `deliveries` indexes hold only rows without a lease, so that a handed-over row never enters them; those of
+ *   rows with three interruptions and more are apart, because such rows are taken one at a time, alone in a process;
  * - vacuum comes early on the two hot tables and never for insert-only partitions, which leave whole;
  * - no foreign keys: they would lock rows across partitions on the hot path.
  */
@@ -68,7 +67,6 @@ CREATE TABLE outbox.deliveries (event_id uuid NOT NULL, durable smallint NOT NUL
     autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
 CREATE INDEX deliveries_ready ON outbox.deliveries (durable, due_at) WHERE lease IS NULL AND interruptions < 3;
 CREATE INDEX deliveries_alone ON outbox.deliveries (durable, due_at) WHERE lease IS NULL AND interruptions >= 3;
-CREATE INDEX deliveries_leased ON outbox.deliveries (lease) WHERE lease IS NOT NULL;
 
 CREATE TABLE outbox.dead_letters (event_id uuid NOT NULL, durable text NOT NULL, tenant_id text, type text NOT NULL, subject text,
   payload jsonb NOT NULL, headers jsonb, created_at timestamptz NOT NULL, error text, attempts smallint, history jsonb,
