@@ -15,7 +15,7 @@ describe('a handler that runs alone and never ends', () => {
   const stage = useStage();
 
   it('is cut off at its timeout, and the process goes on with everything else', async () => {
-    let runs = 0;
+    const runs: string[] = [];
     const hang = (): Promise<void> => {
       runs += 1;
       return new Promise(() => {});
@@ -51,7 +51,7 @@ describe('a stop while a delivery runs alone', () => {
   const stage = useStage();
 
   it('ends within the drain, not at the handler’s timeout', async () => {
-    let runs = 0;
+    const runs: string[] = [];
     const hang = (): Promise<void> => {
       runs += 1;
       return new Promise(() => {});
@@ -72,5 +72,32 @@ describe('a stop while a delivery runs alone', () => {
     expect(await stage.database.query('SELECT attempt, interruptions, lease FROM outbox.deliveries')).toEqual([
       { attempt: 0, interruptions: 3, lease: null },
     ]);
+  });
+});
+
+describe('a stop while a delivery waits for a connection of the pool', () => {
+  const stage = useStage();
+
+  it('hands it back uncharged: its handler does not start any more', async () => {
+    const runs: string[] = [];
+    const manifest = { emits: ['a.invoice.paid'] };
+    const app = await stage.boot({
+      manifest,
+      typeorm: { poolSize: 3 },
+      providers: [subscriber('a.invoice.paid', 'late', (event) => void runs.push(event.id))],
+    });
+    const api = await stage.boot({ manifest, outbox: { role: 'publisher' } });
+    const runners = [1, 2, 3].map(() => app.dataSource.createQueryRunner());
+    for (const runner of runners) await runner.connect();
+    await api.publisher.publishNow('a.invoice.paid', {});
+    await eventually('it is leased', () =>
+      stage.database.value('SELECT count(*)::int FROM outbox.deliveries WHERE lease IS NOT NULL'),
+    );
+    const closing = app.close();
+    for (const runner of runners) await runner.release();
+    await closing;
+    expect(runs).toEqual([]);
+    const rows = await stage.database.query('SELECT lease, attempt, interruptions FROM outbox.deliveries');
+    expect(rows).toEqual([{ lease: null, attempt: 0, interruptions: 0 }]);
   });
 });

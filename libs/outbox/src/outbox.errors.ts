@@ -180,7 +180,7 @@ export class TransactionEndedByHandlerError extends OutboxError {
 
   constructor(readonly durable: string) {
     super(
-      `handler of '${durable}' ended its own transaction (a raw COMMIT or ROLLBACK, or a stray commitTransaction()). ` +
+      `handler of '${durable}' ended its own transaction (a raw COMMIT or ROLLBACK, a stray commitTransaction(), or release() of its query runner). ` +
         'The library commits for the handler; for an independent transaction use dataSource.transaction(…).',
     );
   }

@@ -28,7 +28,10 @@ INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT i
 /** Every 5 s; for people and views, nothing depends on it. Parameters: number, in flight. */
 const seenSql = 'UPDATE outbox.workers SET seen_at = clock_timestamp(), in_flight = $2::jsonb WHERE id = $1::int';
 
-/** Live workers but this one. Parameters: own number (0 before there is one). The try-lock is shared, so that two who ask at once do not take each other's live workers for dead. */
+/**
+ * Live workers but this one. Parameters: own number (0 before there is one). The try-lock is shared, so that of two who
+ * ask at once neither takes a dead worker for a live one.
+ */
 const othersSql = `
 SELECT id, coalesce(app, '') AS app, exclusive FROM outbox.workers
 WHERE id <> $1::int AND NOT pg_try_advisory_xact_lock_shared({worker}, id) ORDER BY id`;

@@ -54,12 +54,7 @@ export class HandlerTransaction {
   ) {
     this.scope = new TransactionScope(runner, durable);
     // The connection is in our transaction: in the pool's hands its next user would write into that, unknowingly.
-    runner.release = () =>
-      Promise.reject(
-        new Error(
-          `the handler of '${durable}' released its query runner, which is not its own: leave it to the library`,
-        ),
-      );
+    runner.release = () => Promise.reject(new TransactionEndedByHandlerError(durable));
     client.on('error', this.onLost);
     client.on('end', this.onLost);
   }
