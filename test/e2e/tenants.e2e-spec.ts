@@ -1,12 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { randomBytes } from 'node:crypto';
 import { outboxSchema } from 'nestjs-outbox';
-import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { eventually } from '../support/eventually.js';
 import { nothingIsLeft, subscriber } from '../support/stage.js';
 import { bootApp, type TestApp } from '../support/test-app.js';
-import { createDatabase, serverUrl, type TestDatabase } from '../support/test-database.js';
+import { createDatabase, type TestDatabase } from '../support/test-database.js';
+import { createRole, describeWithRoles, type TestRole } from '../support/test-role.js';
 
 interface Seen {
   readonly eventId: string;
@@ -18,43 +17,22 @@ interface Seen {
 
 const emits = ['test.note.asked', 'test.theft.tried', 'test.chain.begun', 'test.chain.went-on', 'test.setting.left'];
 
-describe("a handler runs in its event's tenant", () => {
-  const role = `outbox_test_${randomBytes(6).toString('hex')}`;
+// Row-level security says nothing to superusers, so an ordinary role is needed.
+describeWithRoles("a handler runs in its event's tenant", () => {
   const request = new AsyncLocalStorage<string>();
   const seen: Seen[] = [];
   const thefts: Record<string, string> = {};
+  let role: TestRole | undefined;
   let database: TestDatabase | undefined;
   let app: TestApp;
-  /** Why there is nothing to test: row-level security says nothing to superusers, so an ordinary role is needed. */
-  let impossible: string | undefined;
 
-  const onServer = async (sql: string): Promise<void> => {
-    const client = new Client({ connectionString: serverUrl() });
-    await client.connect();
-    try {
-      await client.query(sql);
-    } finally {
-      await client.end();
-    }
-  };
   const db = (): TestDatabase => {
     if (!database) throw new Error('the database is there from beforeAll on');
     return database;
   };
-  const tenantIt = (name: string, test: () => Promise<void>): void =>
-    it(name, async () => {
-      if (impossible) console.warn(`not tested: ${impossible}`);
-      else await test();
-    });
 
   beforeAll(async () => {
-    try {
-      await onServer(`CREATE ROLE ${role} LOGIN PASSWORD 'ordinary' NOSUPERUSER NOBYPASSRLS`);
-    } catch (error) {
-      if (!process.env['DATABASE_URL']) throw error;
-      impossible = `DATABASE_URL names a server on which no role can be created (${(error as Error).message})`;
-      return;
-    }
+    role = await createRole('tenants');
     database = await createDatabase();
     const owner = new DataSource({ type: 'postgres', url: database.url });
     await owner.initialize();
@@ -66,17 +44,12 @@ describe("a handler runs in its event's tenant", () => {
       'ALTER TABLE notes ENABLE ROW LEVEL SECURITY',
       'ALTER TABLE notes FORCE ROW LEVEL SECURITY',
       `CREATE POLICY by_tenant ON notes USING (tenant_id = NULLIF(current_setting('app.tenant_id', true), ''))`,
-      `GRANT ALL ON notes TO ${role}`,
-      `GRANT USAGE ON SCHEMA outbox TO ${role}`,
-      `GRANT ALL ON ALL TABLES IN SCHEMA outbox TO ${role}`,
-      `GRANT ALL ON ALL SEQUENCES IN SCHEMA outbox TO ${role}`,
+      `GRANT ALL ON notes TO ${role.name}`,
+      ...outboxSchema.grants({ worker: role.name }),
     ])
       await database.query(sql);
-    const url = new URL(database.url);
-    url.username = role;
-    url.password = 'ordinary';
     app = await bootApp({
-      url: url.href,
+      url: role.urlOf(database),
       providers: [
         subscriber('test.note.asked', 'notes', async (event, context) => {
           const [{ setting }] = await context.manager.query(`SELECT current_setting('app.tenant_id', true) AS setting`);
@@ -123,7 +96,7 @@ describe("a handler runs in its event's tenant", () => {
       if (database) await nothingIsLeft(database);
     } finally {
       await database?.drop();
-      if (!impossible) await onServer(`DROP ROLE IF EXISTS ${role}`);
+      await role?.drop();
     }
   });
 
@@ -141,7 +114,7 @@ describe("a handler runs in its event's tenant", () => {
     return rows.map((row) => row.tenant_id);
   };
 
-  tenantIt('it sees its own rows and those of nobody else; without a tenant it sees none', async () => {
+  it('it sees its own rows and those of nobody else; without a tenant it sees none', async () => {
     const ids = [];
     for (let i = 0; i < 60; i++) ids.push(await publishFor(['a', 'b', null][i % 3] ?? null, 'test.note.asked', { i }));
     await Promise.all(ids.map(handled));
@@ -153,7 +126,7 @@ describe("a handler runs in its event's tenant", () => {
     }
   });
 
-  tenantIt('it cannot write, change or delete what belongs to another', async () => {
+  it('it cannot write, change or delete what belongs to another', async () => {
     const tries = {
       insert: `INSERT INTO notes VALUES ('b', 'from a')`,
       'insert for nobody': `INSERT INTO notes VALUES (NULL, 'from a')`,
@@ -181,7 +154,7 @@ describe("a handler runs in its event's tenant", () => {
     ]);
   });
 
-  tenantIt('nothing of a tenant stays on a connection of the pool', async () => {
+  it('nothing of a tenant stays on a connection of the pool', async () => {
     await handled(await publishFor('a', 'test.note.asked', {}));
     const outside = await Promise.all(
       Array.from({ length: 9 }, () =>
@@ -193,7 +166,7 @@ describe("a handler runs in its event's tenant", () => {
     for (const [row] of outside) expect(row).toEqual({ tenant: null, n: 0 });
   });
 
-  tenantIt('and what somebody left there does not reach a handler', async () => {
+  it('and what somebody left there does not reach a handler', async () => {
     await handled(await publishFor('a', 'test.setting.left', {}));
     // The application leaves its own on every connection, too.
     await Promise.all(
@@ -224,7 +197,7 @@ describe("a handler runs in its event's tenant", () => {
     }
   });
 
-  tenantIt("what is published inside a handler is its tenant's, unless another is named", async () => {
+  it("what is published inside a handler is its tenant's, unless another is named", async () => {
     await handled(await publishFor('a', 'test.chain.begun', {}));
     expect(await tenantsOf('publish')).toEqual(['a']);
     expect(await tenantsOf('delayed')).toEqual(['a']);
@@ -235,22 +208,19 @@ describe("a handler runs in its event's tenant", () => {
     expect((await tenantsOf('publish')).toSorted()).toEqual(['a', null]);
   });
 
-  tenantIt(
-    'outside a handler the tenant is the one that tenancy.current names, or the one of the connection',
-    async () => {
-      const tenantOf = (id: string) => db().value('SELECT tenant_id FROM outbox.events WHERE id = $1', [id]);
-      const inRequest = await request.run('a', () => app.publisher.publishNow('test.note.asked', {}));
-      expect(await tenantOf(inRequest.id)).toBe('a');
-      const explicit = await request.run('a', () => app.publisher.publishNow('test.note.asked', {}, { tenantId: 'b' }));
-      expect(await tenantOf(explicit.id)).toBe('b');
-      const onConnection = await app.dataSource.transaction(async (manager) => {
-        await manager.query(`SELECT set_config('app.tenant_id', 'c', true)`);
-        return app.publisher.publish('test.note.asked', {});
-      });
-      expect(await tenantOf(onConnection.id)).toBe('c');
-      const nobody = await app.publisher.publishNow('test.note.asked', {});
-      expect(await tenantOf(nobody.id)).toBeNull();
-      await Promise.all([inRequest, explicit, onConnection, nobody].map(({ id }) => handled(id)));
-    },
-  );
+  it('outside a handler the tenant is the one that tenancy.current names, or the one of the connection', async () => {
+    const tenantOf = (id: string) => db().value('SELECT tenant_id FROM outbox.events WHERE id = $1', [id]);
+    const inRequest = await request.run('a', () => app.publisher.publishNow('test.note.asked', {}));
+    expect(await tenantOf(inRequest.id)).toBe('a');
+    const explicit = await request.run('a', () => app.publisher.publishNow('test.note.asked', {}, { tenantId: 'b' }));
+    expect(await tenantOf(explicit.id)).toBe('b');
+    const onConnection = await app.dataSource.transaction(async (manager) => {
+      await manager.query(`SELECT set_config('app.tenant_id', 'c', true)`);
+      return app.publisher.publish('test.note.asked', {});
+    });
+    expect(await tenantOf(onConnection.id)).toBe('c');
+    const nobody = await app.publisher.publishNow('test.note.asked', {});
+    expect(await tenantOf(nobody.id)).toBeNull();
+    await Promise.all([inRequest, explicit, onConnection, nobody].map(({ id }) => handled(id)));
+  });
 });
