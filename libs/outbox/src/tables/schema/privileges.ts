@@ -8,6 +8,8 @@ export interface Privilege {
   readonly privileges: readonly string[];
   /** The privileges hold for these columns alone. */
   readonly columns?: readonly string[];
+  /** The schema version that brought the objects, or made them needed. Default 1. */
+  readonly version?: number;
 }
 
 const table = (names: string | readonly string[], privileges: string, columns?: string): Privilege => ({
@@ -17,13 +19,14 @@ const table = (names: string | readonly string[], privileges: string, columns?: 
   ...(columns === undefined ? {} : { columns: columns.split(' ') }),
 });
 const call = (...names: string[]): Privilege => ({ kind: 'FUNCTION', names, privileges: ['EXECUTE'] });
+const since = (version: number, ...needs: Privilege[]): Privilege[] => needs.map((need) => ({ ...need, version }));
 /** A privilege on a partitioned table does not reach a statement that names one of its partitions. */
 const ring = (name: string): string[] => Array.from({ length: 10 }, (_, bucket) => `${name}_${bucket}`);
 
 const event = 'tenant_id type subject payload headers unique_key';
 
 /**
- * Version 1's privileges, by the statements in `../*.table.ts`. A publisher writes and reads nothing back: ids come out
+ * The privileges, by the statements in `../*.table.ts`. A publisher writes and reads nothing back: ids come out
  * of its own statement. The upsert of `unique_keys` has to read the standing key, which is a hash.
  */
 const publisher: readonly Privilege[] = [
@@ -36,7 +39,7 @@ const publisher: readonly Privilege[] = [
   table('unique_keys', 'UPDATE', 'event_id expires_at'),
 ];
 
-/** Relays and handles; publishes as well, since handlers do. UPDATE where it locks rows, too: FOR UPDATE asks for it. */
+/** Relays, handles, runs jobs, forgets; publishes as well, since handlers do. UPDATE where it locks rows, too: FOR UPDATE asks for it. */
 const worker: readonly Privilege[] = [
   table('schema_version', 'SELECT'),
   call('uuid7', 'uuid7_floor', 'bucket'),
@@ -55,6 +58,12 @@ const worker: readonly Privilege[] = [
   table('unique_keys', 'SELECT INSERT UPDATE'),
   table(['workers', 'lives'], 'SELECT INSERT UPDATE DELETE'),
   { kind: 'SEQUENCE', names: ['workers_id_seq'], privileges: ['USAGE'] },
+  ...since(
+    2,
+    table(['job_state', 'job_runs', 'job_tenants'], 'SELECT INSERT UPDATE DELETE'),
+    table(['unique_keys', 'dead_letters'], 'DELETE'),
+    call('claim_tenant', 'forget_events', 'forget_marks'),
+  ),
 ];
 
 /** Reads everything, and changes nothing. */
@@ -67,6 +76,7 @@ const operator: readonly Privilege[] = [
     'SELECT',
   ),
   call('uuid7_floor', 'bucket'),
+  ...since(2, table(['job_state', 'job_runs', 'job_tenants'], 'SELECT')),
 ];
 
 /** Beside reading: retries and resolves dead letters (`DeadLetters`). */
@@ -80,11 +90,18 @@ const retrier: readonly Privilege[] = [
 export const privilegesOf: Readonly<Record<Actor, readonly Privilege[]>> = { publisher, worker, operator, retrier };
 
 /** The statements that give `role` what `needs` lists. The role's name may be anything; it is quoted. */
-export function grantStatements(schema: string, role: string, needs: readonly Privilege[]): string[] {
+export function grantStatements(
+  schema: string,
+  role: string,
+  needs: readonly Privilege[],
+  version = Number.POSITIVE_INFINITY,
+): string[] {
   const to = `TO ${quoted(role)}`;
   return [
     `GRANT USAGE ON SCHEMA ${schema} ${to}`,
-    ...needs.map((need) => `GRANT ${privilegeList(need)} ON ${objectList(schema, need)} ${to}`),
+    ...needs
+      .filter((need) => (need.version ?? 1) <= version)
+      .map((need) => `GRANT ${privilegeList(need)} ON ${objectList(schema, need)} ${to}`),
   ];
 }
 

@@ -21,10 +21,20 @@ export interface LockKeys {
   readonly worker: number;
   /** Held while the schema changes; (key, 0). */
   readonly schema: number;
+  /** (key, hash of a job's name), held while the job runs. */
+  readonly job: number;
 }
 
 export function lockKeys(schema: string): LockKeys {
-  const key = (part: string): number =>
-    createHash('sha256').update(`nestjs-outbox:${part}:${schema}`).digest().readInt32BE(0);
-  return { registration: key('registration'), worker: key('worker'), schema: key('schema') };
+  const key = (part: string): number => hash32(`nestjs-outbox:${part}:${schema}`);
+  return { registration: key('registration'), worker: key('worker'), schema: key('schema'), job: key('job') };
+}
+
+/** The second half of a job's advisory lock. Two names with one hash would wait for each other; the boot gate looks. */
+export function jobLockKey(job: string): number {
+  return hash32(job);
+}
+
+function hash32(text: string): number {
+  return createHash('sha256').update(text).digest().readInt32BE(0);
 }
