@@ -8,6 +8,7 @@ import { DeliveryRecords } from './consume/delivery-records.js';
 import { LateRecorder } from './consume/late-recorder.js';
 import { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import { SubscriptionRegistry } from './consume/subscription.registry.js';
+import { ProviderScan } from './core/provider-scan.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import { WakeSignal } from './core/wake-signal.js';
 import { WorkerIdentity } from './core/worker-identity.js';
@@ -101,7 +102,7 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
   const exclusive = transport.capabilities.processes === 'one';
   return new OutboxLifecycle({
     context: bootContext(input, base, registry),
-    explorer: new SubscriptionExplorer(input.discovery, settings, registry, input.catalog),
+    explorer: new SubscriptionExplorer(new ProviderScan(input.discovery), settings, registry, input.catalog),
     follower: base.follower,
     connection,
     transport,

@@ -1,4 +1,5 @@
 import type { Duration } from '../core/duration.js';
+import { addMethodMetadata, type MethodMetadata } from '../core/method-metadata.js';
 import type { EventDefinition } from '../events/define-event.js';
 import type { EventOf, SubscriptionRef } from '../events/event-ref.js';
 import type { Backoff } from '../outbox.option-checker.js';
@@ -22,14 +23,12 @@ export interface SubscribeOptions {
   readonly formerly?: readonly string[];
 }
 
-export interface SubscriptionMetadata {
-  readonly method: string;
+export interface SubscriptionMetadata extends MethodMetadata {
   readonly events: readonly (EventDefinition | string)[];
   readonly durable: string;
   readonly options: SubscribeOptions;
 }
 
-/** On the class, not on the function: a decorator above or below may replace the function and lose what it carried. */
 export const subscriptionsKey = Symbol.for('nestjs-outbox:subscriptions');
 
 type Handler<R> = (event: EventOf<R>, context: DeliveryContext) => unknown;
@@ -53,16 +52,13 @@ export function Subscribe<const R extends SubscriptionRef | readonly Subscriptio
     method: string | symbol,
     _descriptor: TypedPropertyDescriptor<M>,
   ): void => {
-    // Neither is found on an instance by its name, and a handler that is not found looks like one that was not wanted.
-    if (typeof target === 'function' || typeof method === 'symbol')
-      throw new TypeError(
-        `@Subscribe on ${String(method)} (durable '${durable}'): a handler is a method of an instance with a plain name, neither static nor named by a symbol`,
-      );
-    const type = target.constructor as { [subscriptionsKey]?: readonly SubscriptionMetadata[] };
-    // A new list on this very class: pushing into an inherited one would subscribe the parent, too.
-    const own = Object.hasOwn(type, subscriptionsKey) ? (type[subscriptionsKey] ?? []) : [];
     const list = (Array.isArray(events) ? events : [events]) as readonly (EventDefinition | string)[];
-    const entry: SubscriptionMetadata = { method, events: list, durable, options };
-    Object.defineProperty(type, subscriptionsKey, { value: [...own, entry], configurable: true });
+    addMethodMetadata<SubscriptionMetadata>(
+      subscriptionsKey,
+      `@Subscribe (durable '${durable}')`,
+      target,
+      method,
+      (name) => ({ method: name, events: list, durable, options }),
+    );
   };
 }

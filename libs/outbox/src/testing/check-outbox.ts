@@ -10,6 +10,7 @@ import { DiscoveryService, ModulesContainer, NestFactory } from '@nestjs/core';
 import { checkGraph } from '../boot/graph-checks.js';
 import { SubscriptionExplorer } from '../consume/subscription.explorer.js';
 import { SubscriptionRegistry } from '../consume/subscription.registry.js';
+import { ProviderScan } from '../core/provider-scan.js';
 import { KnownEvents } from '../events/known-events.js';
 import type { BootProblem } from '../outbox.errors.js';
 import { DeclaredManifest, OutboxModule, RAW_OPTIONS, rootsIn } from '../outbox.module.js';
@@ -64,7 +65,7 @@ async function look(modules: ModulesContainer): Promise<BootProblem[]> {
   const discovery = new DiscoveryService(modules);
   for (const { instance } of discovery.getProviders())
     if (instance instanceof DeclaredManifest) catalog.add(instance.manifest);
-  new SubscriptionExplorer(discovery, settings, registry, catalog).explore();
+  new SubscriptionExplorer(new ProviderScan(discovery), settings, registry, catalog).explore();
   return [...(await checkGraph({ settings, catalog, registry, roots }, () => {}))];
 }
 
