@@ -45,7 +45,7 @@ export class DeliveryAttempt {
       return this.inside(claim, { kind: 'dead' }, new InterruptedError(this.subscription.durable, claim.interruptions));
     }
     const result = await this.run.run(
-      () => this.parts.follower.within(this.transaction.scope, () => this.work(claim)),
+      () => this.work(claim),
       this.subscription.timeoutMs,
       () => new HandlerTimeoutError(this.subscription.durable, claim.event.id, this.subscription.timeoutMs),
     );
@@ -65,17 +65,11 @@ export class DeliveryAttempt {
     this.run.abandon(reason);
   }
 
-  /** Runs the user's method, waits for publishes it did not await, and closes its manager. */
-  private async work(claim: Claimed): Promise<void> {
-    this.transaction.scope.tenantId = claim.event.tenantId;
-    try {
-      await this.subscription.run(await this.checked(claim.event), this.context(claim));
-      await this.transaction.scope.settle();
-      await this.transaction.announce('BeforeTransactionCommit');
-      await this.transaction.scope.settle();
-    } finally {
-      await this.transaction.scope.finish();
-    }
+  private work(claim: Claimed): Promise<void> {
+    const { event } = claim;
+    return this.transaction.enclose(this.parts.follower, event.tenantId, async () =>
+      this.subscription.run(await this.checked(event), this.context(claim)),
+    );
   }
 
   /** The event as the handler's schema returns it; a mismatch is a failure like any other. */

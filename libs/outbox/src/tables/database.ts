@@ -7,6 +7,8 @@ import { DeliveriesTable } from './deliveries.table.js';
 import { DurablesTable } from './durables.table.js';
 import { EventsTable } from './events.table.js';
 import { HandledTable } from './handled.table.js';
+import { JobTenantsTable } from './job-tenants.table.js';
+import { JobsTable } from './jobs.table.js';
 import { InfrastructureConnection } from './infrastructure-connection.js';
 import { QueueTable } from './queue.table.js';
 import { lockKeys } from './schema/schema-name.js';
@@ -23,6 +25,8 @@ export class Database {
   readonly deadLetters: DeadLettersTable;
   readonly durables: DurablesTable;
   readonly workers: WorkersTable;
+  readonly jobs: JobsTable;
+  readonly jobTenants: JobTenantsTable;
   readonly facts: ServerFacts;
 
   /** Changes nothing; takes the place of a record where none is due. */
@@ -43,6 +47,8 @@ export class Database {
     this.deadLetters = new DeadLettersTable(schema);
     this.durables = new DurablesTable(schema, keys);
     this.workers = new WorkersTable(schema, keys);
+    this.jobs = new JobsTable(schema, keys);
+    this.jobTenants = new JobTenantsTable(schema);
     this.facts = new ServerFacts(schema);
   }
 

@@ -21,6 +21,7 @@ import {
   savepoint,
 } from '../tables/wire/control.js';
 import type { Bound } from '../tables/wire/statement.js';
+import type { TransactionFollower } from './transaction-follower.js';
 import { TransactionScope } from './transaction-scope.js';
 
 /** A library message on the application's pool may take this long; the claim bounds its own lock waits at 300 ms. */
@@ -88,6 +89,24 @@ export class HandlerTransaction {
     return claimed;
   }
 
+  /**
+   * Runs `work` with this as the current transaction, waits for publishes that it did not await, lets TypeORM's
+   * subscribers object, and lets nothing of it in afterwards.
+   */
+  enclose(follower: TransactionFollower, tenantId: string | null, work: () => Promise<unknown>): Promise<void> {
+    return follower.within(this.scope, async () => {
+      this.scope.tenantId = tenantId;
+      try {
+        await work();
+        await this.scope.settle();
+        await this.runner.broadcaster.broadcast('BeforeTransactionCommit');
+        await this.scope.settle();
+      } finally {
+        await this.scope.finish();
+      }
+    });
+  }
+
   /** From here nothing of the handler gets through its manager; throws when it left a nested transaction open. */
   seal(): void {
     if (this.sealed) return;
@@ -107,11 +126,6 @@ export class HandlerTransaction {
     } catch (error) {
       throw this.named(error);
     }
-  }
-
-  /** TypeORM's subscribers hear of this transaction as of any other; what they throw before the commit fails the handler. */
-  announce(event: 'BeforeTransactionCommit'): Promise<void> {
-    return this.runner.broadcaster.broadcast(event);
   }
 
   /** After the fact: what subscribers throw now changes nothing, and is returned to be logged. */
