@@ -11,6 +11,9 @@ export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
+export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
+export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
+export { PeriodicJob } from './jobs/periodic-job.decorator.js';
 export type { BootProblem, Stray } from './outbox.errors.js';
 export {
   HandlerTimeoutError,
@@ -31,6 +34,13 @@ export {
   UnrecoverableError,
   UnsupportedDriverError,
 } from './outbox.errors.js';
+export {
+  JobLockLostError,
+  JobStoppedError,
+  JobTimeoutError,
+  RowFailedError,
+  TenantFailedError,
+} from './outbox.job-errors.js';
 export type { OutboxAsyncOptions, OutboxRootOptions } from './outbox.module.js';
 export { OutboxModule } from './outbox.module.js';
 export type { Backoff } from './outbox.option-checker.js';

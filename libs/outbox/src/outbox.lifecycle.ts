@@ -7,11 +7,12 @@ import { secondWorkers } from './boot/sole-worker.check.js';
 import type { ConsumerService } from './consume/consumer.service.js';
 import type { LateRecorder } from './consume/late-recorder.js';
 import { registerDurables } from './consume/registration.js';
-import type { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import type { BackgroundService } from './core/background-service.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import type { Transport } from './core/transport.js';
 import { untilAnswered } from './core/until-answered.js';
+import { ListedJobs, type Registry } from './jobs/listed-jobs.js';
+import type { SchedulerService } from './jobs/scheduler.service.js';
 import { OutboxBootError } from './outbox.errors.js';
 import type { TakerService } from './recover/taker.service.js';
 import type { WorkerLockService } from './recover/worker-lock.service.js';
@@ -21,7 +22,7 @@ import type { TransactionFollower } from './transactions/transaction-follower.js
 
 export interface LifecycleParts {
   readonly context: BootContext;
-  readonly explorer: SubscriptionExplorer;
+  readonly explorers: readonly { explore(): void }[];
   readonly follower: TransactionFollower;
   readonly connection: InfrastructureConnection;
   readonly transport: Transport;
@@ -32,6 +33,9 @@ export interface LifecycleParts {
   readonly taker: TakerService;
   /** Sweep, back-fill: loops without an order among them. */
   readonly others: readonly BackgroundService[];
+  readonly scheduler: SchedulerService;
+  /** Nest's list of scheduled jobs. */
+  readonly scheduled: () => Promise<Registry>;
   readonly log: Log;
 }
 
@@ -43,8 +47,8 @@ export function appName(): string {
 /**
  * The order in which a process lives and dies.
  *
- *   bootstrap: explore → gate → worker lock → registration → consumer, relay, taker, sweep
- *   destroy:   relay and taker stop, what was fetched and not started is handed back (handlers run on, and may publish)
+ *   bootstrap: explore → gate → worker lock → registration → consumer, relay, taker, sweep, jobs
+ *   destroy:   relay, taker and scheduler stop, what was fetched and not started is handed back (handlers run on, and may publish)
  *   before shutdown: drain within its bound → resign → connections close; TypeORM closes its pool after that
  */
 export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
@@ -53,9 +57,9 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
   constructor(private readonly parts: LifecycleParts) {}
 
   async onApplicationBootstrap(): Promise<void> {
-    const { context, explorer, log } = this.parts;
+    const { context, explorers, log } = this.parts;
     try {
-      explorer.explore();
+      for (const explorer of explorers) explorer.explore();
       await passGate(context, log);
       if (works(context.settings)) await this.startWorking();
     } catch (error) {
@@ -68,12 +72,13 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
 
   async onModuleDestroy(): Promise<void> {
     if (!this.started) return;
-    const { relay, taker, others, transport, consumer } = this.parts;
+    const { relay, taker, others, transport, consumer, scheduler } = this.parts;
     // First of all: from here on a handler's failure is charged to nobody, since others' destroy hooks run beside us.
     const handedBack = consumer.stopTaking();
     await Promise.all([
       relay.stop(),
       taker.stop(),
+      scheduler.stop(),
       ...others.map((service) => service.stop()),
       transport.stop(),
       handedBack,
@@ -81,9 +86,10 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    const { consumer, recorder, lock, connection, follower, context } = this.parts;
+    const { consumer, recorder, lock, connection, follower, context, scheduler } = this.parts;
     if (this.started) {
-      await consumer.drain(context.settings.drainMs);
+      const { drainMs } = context.settings;
+      await Promise.all([consumer.drain(drainMs), scheduler.drain(drainMs)]);
       await recorder.close();
       await lock.resign();
       await connection.close();
@@ -93,7 +99,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
   }
 
   private async startWorking(): Promise<void> {
-    const { context, connection, transport, lock, consumer, relay, taker, others, log } = this.parts;
+    const { context, connection, transport, lock, consumer, relay, taker, others, scheduler, log } = this.parts;
     const { settings, database, registry } = context;
     this.started = true;
     const waiting = new ThrottledLog(log);
@@ -104,9 +110,27 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);
     await transport.start(consumer);
-    for (const service of [lock, relay, taker, ...others]) service.start();
+    await this.listJobs();
+    for (const service of [lock, relay, taker, ...others, scheduler]) service.start();
     log.log(
       `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
     );
+  }
+
+  /** Puts the jobs where Nest's tooling looks for them, and gives them to the scheduler. */
+  private async listJobs(): Promise<void> {
+    const { scheduler, scheduled, context } = this.parts;
+    const { all } = context.jobs;
+    const listed = new ListedJobs(await scheduled(), () => scheduler.nudge());
+    const taken = listed.taken(all);
+    if (taken.length > 0)
+      throw new OutboxBootError(
+        taken.map((name) => ({
+          check: 'jobs',
+          message: `the SchedulerRegistry has something else under the name of job '${name}'; give one of them another name`,
+        })),
+      );
+    listed.add(all);
+    scheduler.open(all, listed);
   }
 }

@@ -7,7 +7,8 @@ import {
   type OptionalFactoryDependency,
   type Provider,
 } from '@nestjs/common';
-import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core';
+import { DiscoveryModule, DiscoveryService, LazyModuleLoader, ModuleRef, ModulesContainer } from '@nestjs/core';
+import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { getDataSourceToken } from '@nestjs/typeorm';
 import type { DataSource } from 'typeorm';
 import { EventPublisher } from './events/event-publisher.js';
@@ -97,6 +98,8 @@ function root(
           catalog: KnownEvents,
           discovery: DiscoveryService,
           modules: ModulesContainer,
+          lazy: LazyModuleLoader,
+          moduleRef: ModuleRef,
         ) => {
           lastUpFirstDown(modules);
           return wire({
@@ -105,10 +108,19 @@ function root(
             catalog,
             discovery,
             roots: () => rootsIn(modules),
+            scheduled: () => schedulerRegistry(moduleRef, lazy),
             log: new Logger('Outbox'),
           });
         },
-        inject: [OutboxSettings, getDataSourceToken(dataSource), KnownEvents, DiscoveryService, ModulesContainer],
+        inject: [
+          OutboxSettings,
+          getDataSourceToken(dataSource),
+          KnownEvents,
+          DiscoveryService,
+          ModulesContainer,
+          LazyModuleLoader,
+          ModuleRef,
+        ],
       },
       { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
       { provide: Outbox, useFactory: (parts: OutboxParts) => parts.outbox, inject: [PARTS] },
@@ -126,6 +138,20 @@ function root(
  */
 function lastUpFirstDown(modules: ModulesContainer): void {
   for (const module of modules.values()) if (module.metatype === OutboxModule) module.distance = -1;
+}
+
+/**
+ * The app's own registry, or that of a `ScheduleModule` loaded for it. Not imported by `forRoot`: an app that imports it
+ * itself would have two of them, and each would run all of its `@Cron` methods.
+ */
+async function schedulerRegistry(moduleRef: ModuleRef, lazy: LazyModuleLoader): Promise<SchedulerRegistry> {
+  try {
+    return moduleRef.get(SchedulerRegistry, { strict: false });
+  } catch {
+    const nothingOfTheApp = { cronJobs: false, intervals: false, timeouts: false };
+    const loaded = await lazy.load(() => ScheduleModule.forRoot(nothingOfTheApp), { logger: false });
+    return loaded.get(SchedulerRegistry);
+  }
 }
 
 /** How many times `forRoot` or `forRootAsync` is part of the app. */

@@ -1,3 +1,4 @@
+import type { EntityManager } from 'typeorm';
 import { defaultLadderMs, jittered, ladderStep } from './core/backoff.js';
 import type { Duration } from './core/duration.js';
 import type { TransportFactory } from './core/transport.js';
@@ -21,6 +22,8 @@ export interface OutboxOptions {
   readonly tenancy?: {
     /** The tenant that `publish` writes. Default: the database's `app.tenant_id`, read on the caller's connection. */
     readonly current?: () => string | null | undefined;
+    /** The tenants for which jobs with `perTenant` run; asked at each run, in a transaction without a tenant. */
+    readonly list?: (manager: EntityManager) => Promise<readonly string[]>;
   };
   readonly transactions?: {
     /**
@@ -83,7 +86,7 @@ const known: Record<string, readonly string[]> = {
     'onDeadLetter',
   ],
   schema: ['name', 'onStart'],
-  tenancy: ['current'],
+  tenancy: ['current', 'list'],
   transactions: ['repositories'],
   infrastructure: ['url'],
   handlers: ['concurrency', 'maxAttempts', 'backoff', 'timeout'],
@@ -98,6 +101,7 @@ export class OutboxSettings {
   readonly schema: string;
   readonly onStart: 'verify' | 'migrate';
   readonly currentTenant: () => string | null | undefined;
+  readonly tenants: ((manager: EntityManager) => Promise<readonly string[]>) | undefined;
   /** Whether the app said anything about tenants; the gate then looks at the role that handlers run as. */
   readonly tenancy: boolean;
   readonly repositories: 'guard' | 'join' | 'off';
@@ -122,6 +126,7 @@ export class OutboxSettings {
     this.schema = check.schemaName(options.schema?.name);
     this.onStart = check.oneOf('schema.onStart', options.schema?.onStart, ['verify', 'migrate']);
     this.currentTenant = options.tenancy?.current ?? (() => undefined);
+    this.tenants = options.tenancy?.list;
     this.tenancy = options.tenancy !== undefined;
     this.repositories = check.oneOf('transactions.repositories', options.transactions?.repositories, [
       'guard',

@@ -15,6 +15,13 @@ import { WorkerIdentity } from './core/worker-identity.js';
 import type { EventPublisher } from './events/event-publisher.js';
 import type { KnownEvents } from './events/known-events.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
+import { JobRegistry } from './jobs/job.registry.js';
+import { JobLocks } from './jobs/job-locks.js';
+import type { Registry } from './jobs/listed-jobs.js';
+import { PeriodicJobExplorer } from './jobs/periodic-job.explorer.js';
+import { RunRecords } from './jobs/run-records.js';
+import { SchedulerService } from './jobs/scheduler.service.js';
+import { TenantRunner } from './jobs/tenant-runner.js';
 import { appName, OutboxLifecycle } from './outbox.lifecycle.js';
 import type { OutboxSettings } from './outbox.options.js';
 import { BackfillService } from './recover/backfill.service.js';
@@ -39,6 +46,8 @@ export interface WiringInput {
   readonly discovery: DiscoveryService;
   /** Counted at bootstrap, when all modules are there. */
   readonly roots: () => number;
+  /** Nest's list of scheduled jobs, asked for when the app is up. */
+  readonly scheduled: () => Promise<Registry>;
   readonly log: Log;
 }
 
@@ -89,20 +98,29 @@ export function wire(input: WiringInput): OutboxParts {
       known: input.catalog,
     }),
     deadLetters: new DeadLetters(database, base.wakeTaker),
-    lifecycle: lifecycle(input, base, new SubscriptionRegistry()),
+    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), new JobRegistry()),
   };
 }
 
-function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionRegistry): OutboxLifecycle {
+function lifecycle(
+  input: WiringInput,
+  base: Foundation,
+  registry: SubscriptionRegistry,
+  jobs: JobRegistry,
+): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeRelay, wakeTaker } = base;
   const recorder = new LateRecorder(database, identity, log);
   const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
   const transport = settings.transport.create();
   const exclusive = transport.capabilities.processes === 'one';
+  const providers = new ProviderScan(input.discovery);
   return new OutboxLifecycle({
-    context: bootContext(input, base, registry),
-    explorer: new SubscriptionExplorer(new ProviderScan(input.discovery), settings, registry, input.catalog),
+    context: bootContext(input, base, registry, jobs),
+    explorers: [
+      new SubscriptionExplorer(providers, settings, registry, input.catalog),
+      new PeriodicJobExplorer(providers, settings, jobs),
+    ],
     follower: base.follower,
     connection,
     transport,
@@ -115,8 +133,29 @@ function lifecycle(input: WiringInput, base: Foundation, registry: SubscriptionR
       new SweepService(database, connection, consumer, identity, wakeTaker, log),
       new BackfillService(database, connection, consumer, wakeTaker, log),
     ],
+    scheduler: scheduler(input, base),
+    scheduled: input.scheduled,
     log,
   });
+}
+
+function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerService {
+  const { database, follower, commits, identity } = base;
+  const connection = database.infrastructure('jobs', log, [], () => service.lost());
+  const transactions = { database, follower, commits, throttled: new ThrottledLog(log) };
+  const service: SchedulerService = new SchedulerService(
+    {
+      connection,
+      locks: new JobLocks(database, connection),
+      records: new RunRecords(database, connection, log),
+      tenants: new TenantRunner(transactions, connection, settings.tenants),
+      transactions,
+      identity,
+      log,
+    },
+    log,
+  );
+  return service;
 }
 
 function deliveryHandler({ settings, log }: WiringInput, base: Foundation, recorder: LateRecorder): DeliveryHandler {
@@ -132,7 +171,12 @@ function deliveryHandler({ settings, log }: WiringInput, base: Foundation, recor
   return new DeliveryHandler({ database, follower, commits, recorder, records, throttled });
 }
 
-function bootContext(input: WiringInput, { database }: Foundation, registry: SubscriptionRegistry): BootContext {
+function bootContext(
+  input: WiringInput,
+  { database }: Foundation,
+  registry: SubscriptionRegistry,
+  jobs: JobRegistry,
+): BootContext {
   const { settings, dataSource, catalog, roots } = input;
   return {
     settings,
@@ -140,6 +184,7 @@ function bootContext(input: WiringInput, { database }: Foundation, registry: Sub
     database,
     catalog,
     registry,
+    jobs,
     get roots() {
       return roots();
     },

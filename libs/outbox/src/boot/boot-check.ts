@@ -1,6 +1,7 @@
 import type { DataSource } from 'typeorm';
 import type { SubscriptionRegistry } from '../consume/subscription.registry.js';
 import type { KnownEvents } from '../events/known-events.js';
+import type { JobRegistry } from '../jobs/job.registry.js';
 import type { BootProblem } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
@@ -10,6 +11,7 @@ export interface GraphContext {
   readonly settings: OutboxSettings;
   readonly catalog: KnownEvents;
   readonly registry: SubscriptionRegistry;
+  readonly jobs: JobRegistry;
   /** How many times `OutboxModule.forRoot` is part of this app. */
   readonly roots: number;
 }

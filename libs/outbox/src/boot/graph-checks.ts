@@ -1,6 +1,7 @@
 import type { BootProblem } from '../outbox.errors.js';
 import type { BootCheck, GraphContext, Warn } from './boot-check.js';
 import { catalogCheck } from './catalog.check.js';
+import { jobsCheck } from './jobs.check.js';
 import { memoryRoleCheck } from './memory-role.check.js';
 import { optionsCheck } from './options.check.js';
 import { singleRootCheck } from './single-root.check.js';
@@ -13,6 +14,7 @@ const checks: readonly BootCheck<GraphContext>[] = [
   memoryRoleCheck,
   subscriptionsCheck,
   catalogCheck,
+  jobsCheck,
 ];
 
 /** The part of the gate that needs neither a database nor instances. */

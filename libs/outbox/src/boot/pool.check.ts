@@ -12,7 +12,7 @@ export function defaultConcurrency(poolMax: number): number {
 
 export const poolCheck: BootCheck = {
   name: 'pool',
-  run: ({ settings, database, dataSource }) => {
+  run: ({ settings, database, dataSource, jobs }) => {
     if (!works(settings) || dataSourceProblem(dataSource)) return [];
     const { poolMax } = database;
     const { handlerConcurrency } = settings;
@@ -27,6 +27,12 @@ export const poolCheck: BootCheck = {
         `handlers.concurrency is ${handlerConcurrency}, but the DataSource's pool of ${poolMax} leaves at most ${poolMax - reserve} to handlers; lower it, or raise poolSize to ${handlerConcurrency + reserve}`,
       );
     }
-    return [];
+    return jobs.all
+      .filter(({ perTenant = 0 }) => perTenant > poolMax - reserve)
+      .flatMap(({ name, where, perTenant }) =>
+        problem(
+          `job '${name}' (${where}) runs ${perTenant} tenants at once, but the DataSource's pool of ${poolMax} leaves at most ${poolMax - reserve} to it; lower perTenant.concurrency, or raise poolSize`,
+        ),
+      );
   },
 };

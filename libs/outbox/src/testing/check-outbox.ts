@@ -12,6 +12,8 @@ import { SubscriptionExplorer } from '../consume/subscription.explorer.js';
 import { SubscriptionRegistry } from '../consume/subscription.registry.js';
 import { ProviderScan } from '../core/provider-scan.js';
 import { KnownEvents } from '../events/known-events.js';
+import { JobRegistry } from '../jobs/job.registry.js';
+import { PeriodicJobExplorer } from '../jobs/periodic-job.explorer.js';
 import type { BootProblem } from '../outbox.errors.js';
 import { DeclaredManifest, OutboxModule, RAW_OPTIONS, rootsIn } from '../outbox.module.js';
 import { type OutboxOptions, OutboxSettings } from '../outbox.options.js';
@@ -65,8 +67,11 @@ async function look(modules: ModulesContainer): Promise<BootProblem[]> {
   const discovery = new DiscoveryService(modules);
   for (const { instance } of discovery.getProviders())
     if (instance instanceof DeclaredManifest) catalog.add(instance.manifest);
-  new SubscriptionExplorer(new ProviderScan(discovery), settings, registry, catalog).explore();
-  return [...(await checkGraph({ settings, catalog, registry, roots }, () => {}))];
+  const providers = new ProviderScan(discovery);
+  new SubscriptionExplorer(providers, settings, registry, catalog).explore();
+  const jobs = new JobRegistry();
+  new PeriodicJobExplorer(providers, settings, jobs).explore();
+  return [...(await checkGraph({ settings, catalog, registry, jobs, roots }, () => {}))];
 }
 
 function optionsIn(modules: ModulesContainer): OutboxOptions {

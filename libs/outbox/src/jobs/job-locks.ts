@@ -1,0 +1,41 @@
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import { jobLockKey } from '../tables/schema/schema-name.js';
+
+/**
+ * The session advisory locks of the jobs that run in this process, all on one connection that does nothing slow. Session
+ * locks are re-entrant: the server would grant one twice to this session, so it is remembered here what is held.
+ */
+export class JobLocks {
+  private readonly held = new Set<string>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+  ) {}
+
+  holds(job: string): boolean {
+    return this.held.has(job);
+  }
+
+  /** False when another session has it. */
+  async take(job: string): Promise<boolean> {
+    if (this.held.has(job)) return false;
+    const [{ rows }] = await this.connection.run(this.database.jobs.lock(jobLockKey(job)));
+    const got = rows[0]?.got === true;
+    if (got) this.held.add(job);
+    return got;
+  }
+
+  async release(job: string): Promise<void> {
+    if (!this.held.delete(job)) return;
+    await this.connection.run(this.database.jobs.unlock(jobLockKey(job)));
+  }
+
+  /** The connection is gone, and every lock with it. */
+  lost(): string[] {
+    const lost = [...this.held];
+    this.held.clear();
+    return lost;
+  }
+}

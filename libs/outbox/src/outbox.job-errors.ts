@@ -1,0 +1,78 @@
+import { OutboxError } from './outbox.errors.js';
+
+/** One tenant's part of a periodic job failed; what its transaction wrote is undone. `cause` is what the method threw. */
+export class TenantFailedError extends OutboxError {
+  readonly code = 'OUTBOX_TENANT_FAILED';
+  override readonly retryable = true;
+
+  constructor(
+    readonly job: string,
+    readonly tenantId: string,
+    cause: unknown,
+  ) {
+    super(`tenant '${tenantId}': ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** One row of `ctx.each` failed; what its transaction wrote is undone, and the other rows were run all the same. */
+export class RowFailedError extends OutboxError {
+  readonly code = 'OUTBOX_ROW_FAILED';
+  override readonly retryable = true;
+
+  constructor(
+    readonly job: string,
+    /** Its place among the rows, from 0. */
+    readonly index: number,
+    readonly row: unknown,
+    cause: unknown,
+  ) {
+    super(`row ${index}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** The reason of `ctx.signal` when a job runs longer than its `timeout`. Its lock stays held until its method ends. */
+export class JobTimeoutError extends OutboxError {
+  readonly code = 'OUTBOX_JOB_TIMEOUT';
+  override readonly retryable = true;
+
+  constructor(
+    readonly job: string,
+    timeoutMs: number,
+  ) {
+    super(
+      `job '${job}' has run for ${timeoutMs} ms, its timeout: its signal is aborted, and its lock stays held until the ` +
+        'method ends. Pass ctx.signal to what it waits for, or raise the timeout.',
+    );
+  }
+}
+
+/** The reason of `ctx.signal` when the connection that held the job's lock is gone: another instance may run the job now. */
+export class JobLockLostError extends OutboxError {
+  readonly code = 'OUTBOX_JOB_LOCK_LOST';
+  override readonly retryable = true;
+
+  constructor(readonly job: string) {
+    super(
+      `the connection that held the lock of job '${job}' was lost; its method is asked to end, so that no other runs beside it`,
+    );
+  }
+}
+
+/** The reason of `ctx.signal` when the process has no more time to wait for the job. */
+export class JobStoppedError extends OutboxError {
+  readonly code = 'OUTBOX_JOB_STOPPED';
+  override readonly retryable = true;
+
+  constructor(readonly job: string) {
+    super(`the process stops and cannot wait longer for job '${job}'; its slot is taken up again elsewhere`);
+  }
+}
+
+/** What an error says in one line; whatever was thrown. */
+export function messageOf(error: unknown): string {
+  try {
+    return error instanceof Error ? error.message || error.name : String(error);
+  } catch {
+    return 'an error that cannot be read';
+  }
+}
