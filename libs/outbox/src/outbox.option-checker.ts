@@ -13,6 +13,7 @@ export type DelayOf = (attempt: number, error: unknown) => number;
 
 /** Node's timers hold 31 bits of milliseconds; one that is longer fires at once. */
 const longestTimerMs = 2 ** 31 - 1;
+const dayMs = 86_400_000;
 
 /** Collects what is wrong with options, so that one report names everything. Used for `@Subscribe` as well. */
 export class OptionChecker {
@@ -53,6 +54,14 @@ export class OptionChecker {
     if (milliseconds !== undefined && milliseconds >= 1) return milliseconds;
     this.add(`option '${name}' is ${JSON.stringify(value)}, which is no duration; ${durationRemedy}`);
     return fallbackMs;
+  }
+
+  /** A duration between two numbers of days, both included. */
+  days(name: string, value: Duration | undefined, least: number, most: number, fallback: number): number {
+    const milliseconds = this.duration(name, value, fallback * dayMs);
+    if (milliseconds >= least * dayMs && milliseconds <= most * dayMs) return milliseconds;
+    this.add(`option '${name}' is ${JSON.stringify(value)}; it is a duration from '${least}d' to '${most}d'`);
+    return fallback * dayMs;
   }
 
   /** A duration that a timer of this process waits for, a tenth of jitter included. */

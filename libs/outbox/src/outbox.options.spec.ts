@@ -15,6 +15,8 @@ describe('options', () => {
       timeoutMs: 30_000,
       relayBatch: 500,
       pollMs: 1_000,
+      retentionMs: 604_800_000,
+      retentionSchedule: '17 * * * *',
       maxEventBytes: 524_288,
       drainMs: 10_000,
       handlerConcurrency: undefined,
@@ -37,6 +39,10 @@ describe('options', () => {
     [{ handlers: { timeout: '365d' } }, 'handlers.timeout', "'22d'"],
     [{ relay: { poll: '30d' } }, 'relay.poll', "'22d'"],
     [{ drain: '52w' }, 'drain', "'22d'"],
+    [{ retention: { after: '8d' } }, 'retention.after', "from '1d' to '7d'"],
+    [{ retention: { after: '23h' } }, 'retention.after', "from '1d' to '7d'"],
+    [{ retention: { after: 7 } }, 'retention.after', 'unit'],
+    [{ retention: { afer: '7d' } }, "'retention.afer'", "'after'"],
     [{ handlers: { backoff: [] } }, 'handlers.backoff', 'at least one'],
     [{ handlers: { backoff: ['1s', 'soon'] } }, 'handlers.backoff[1]', 'unit'],
     [{ handlers: { maxAttempts: 0 } }, 'handlers.maxAttempts', '1 to 1000'],
@@ -50,6 +56,15 @@ describe('options', () => {
     expect(first).toContain(name);
     expect(first).toContain(remedy);
     expect(more).toEqual([]);
+  });
+
+  it.each([
+    ['1d', 86_400_000],
+    ['36h', 129_600_000],
+    ['1w', 604_800_000],
+  ])('events may be kept for %s', (after, milliseconds) => {
+    const settings = new OutboxSettings({ retention: { after } } as OutboxOptions, postgres());
+    expect(settings).toMatchObject({ problems: [], retentionMs: milliseconds });
   });
 
   it('all problems are told at once', () => {

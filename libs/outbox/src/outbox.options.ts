@@ -54,6 +54,17 @@ export interface OutboxOptions {
     /** How often the queue and the deliveries are looked at when nobody wakes the loops. Default 1 s. */
     readonly poll?: Duration;
   };
+  /** How long events and their marks are kept, and when what is older is looked for. The same in every process. */
+  readonly retention?: {
+    /**
+     * A day is forgotten when all of it is older than this, so events live up to a day longer; what is not finished stays.
+     * From 1 to 7 days: the ring of ten days holds this window, today, the early ids of tomorrow, and a day in which to
+     * forget. It is also how long a unique key stands unless it says otherwise. Default 7 days.
+     */
+    readonly after?: Duration;
+    /** Cron expression of the job `outbox.purge`. Default `17 * * * *`, once an hour. */
+    readonly schedule?: string;
+  };
   /** The largest payload, as JSON in UTF-8. Default 524,288 (512 KiB). */
   readonly maxEventBytes?: number;
   /** How long a stop waits for running handlers. Default 10 s. */
@@ -81,6 +92,7 @@ const known: Record<string, readonly string[]> = {
     'infrastructure',
     'handlers',
     'relay',
+    'retention',
     'maxEventBytes',
     'drain',
     'onDeadLetter',
@@ -91,6 +103,7 @@ const known: Record<string, readonly string[]> = {
   infrastructure: ['url'],
   handlers: ['concurrency', 'maxAttempts', 'backoff', 'timeout'],
   relay: ['batch', 'poll'],
+  retention: ['after', 'schedule'],
 };
 
 /** The options, resolved once: checked, frozen, with units in the names. What was wrong with them is told by the boot gate. */
@@ -113,6 +126,9 @@ export class OutboxSettings {
   readonly timeoutMs: number;
   readonly relayBatch: number;
   readonly pollMs: number;
+  readonly retentionMs: number;
+  /** As it was given: the scheduler says what is wrong with it. */
+  readonly retentionSchedule: string;
   readonly maxEventBytes: number;
   readonly drainMs: number;
   readonly onDeadLetter: ((letter: DeadLetterNotice) => void | Promise<void>) | undefined;
@@ -145,6 +161,8 @@ export class OutboxSettings {
     this.timeoutMs = check.timer('handlers.timeout', options.handlers?.timeout, 30_000);
     this.relayBatch = check.integer('relay.batch', options.relay?.batch, 1, 5_000, 500);
     this.pollMs = check.timer('relay.poll', options.relay?.poll, 1_000);
+    this.retentionMs = check.days('retention.after', options.retention?.after, 1, 7, 7);
+    this.retentionSchedule = options.retention?.schedule ?? '17 * * * *';
     this.maxEventBytes = check.integer('maxEventBytes', options.maxEventBytes, 1_024, 64 * 1024 * 1024, 512 * 1024);
     this.drainMs = check.timer('drain', options.drain, 10_000);
     this.onDeadLetter = options.onDeadLetter;

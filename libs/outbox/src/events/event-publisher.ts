@@ -17,8 +17,9 @@ export interface PublishOptions {
 
 /**
  * What makes an event the same as an earlier one of its tenant and type: its payload (`true`; the order of names in it
- * does not matter), or a key of at most 1,000 characters. The earlier one stands for 7 days, or for as long as `for`
- * says (at most 10 years), counted from the time at which it is due; after that the next one takes its place.
+ * does not matter), or a key of at most 1,000 characters. The earlier one stands for as long as events are kept (option
+ * `retention.after`, 7 days unless set), or for as long as `for` says (at most 10 years), counted from the time at which
+ * it is due; after that the next one takes its place.
  *
  * A duplicate is no error: nothing is stored, and `publish` answers with the id of the event that stands and
  * `duplicate: true`. An equal event that another transaction has published and not committed is waited for; when that

@@ -94,7 +94,7 @@ export class OutboxPublisher extends EventPublisher {
   /** Everything that can be refused without asking anybody is refused here, before any SQL. */
   private row(event: OutgoingEvent): EventRow {
     const { settings, known } = this.parts;
-    const row = eventRow(event, event.tenantId ?? this.currentTenant(), settings.maxEventBytes);
+    const row = eventRow(event, event.tenantId ?? this.currentTenant(), settings);
     const strange = known.strangeness(row.type);
     if (strange) throw new InvalidEventError(row.type, 'its type', strange);
     return row;

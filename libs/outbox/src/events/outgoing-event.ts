@@ -28,11 +28,16 @@ const nameLength = 255;
 const keyLength = 1_000;
 /** Beyond this a length of time is almost always a wrong unit. */
 const longestMs = 10 * 365.25 * 86_400_000;
-/** As long as events are kept. */
-const uniqueForMs = 7 * 86_400_000;
+
+/** What the settings say about an event. */
+export interface EventLimits {
+  readonly maxEventBytes: number;
+  /** How long a key stands that says nothing else: as long as events are kept. */
+  readonly retentionMs: number;
+}
 
 /** Checks one event and turns it into its columns. Throws `InvalidEventError`, naming the path of the value at fault. */
-export function eventRow(event: OutgoingEvent, tenant: string | null, maxEventBytes: number): EventRow {
+export function eventRow(event: OutgoingEvent, tenant: string | null, limits: EventLimits): EventRow {
   const type = typeOf(event.event);
   const refuse = (path: string, problem: string): never => {
     throw new InvalidEventError(String(type).slice(0, 160), path, problem);
@@ -43,11 +48,11 @@ export function eventRow(event: OutgoingEvent, tenant: string | null, maxEventBy
     type,
     tenant: name('the tenant', tenant, refuse),
     subject: name('the subject', event.subject ?? null, refuse),
-    payload: json('payload', event.payload, maxEventBytes, refuse),
+    payload: json('payload', event.payload, limits.maxEventBytes, refuse),
     headers: event.headers === undefined ? null : headers(event.headers, refuse),
     delay: delay(event, refuse),
     runAt: runAt(event, refuse),
-    ...unique(event.unique, refuse),
+    ...unique(event.unique, limits.retentionMs, refuse),
   };
 }
 
@@ -113,7 +118,7 @@ function runAt(event: OutgoingEvent, refuse: Refuse): string | null {
 
 type UniqueColumns = Pick<EventRow, 'uniqueBy' | 'uniqueFor'>;
 
-function unique(value: unknown, refuse: Refuse): UniqueColumns {
+function unique(value: unknown, uniqueForMs: number, refuse: Refuse): UniqueColumns {
   if (value === undefined) return { uniqueBy: null, uniqueFor: null };
   if (value === true) return { uniqueBy: 'p', uniqueFor: interval(uniqueForMs) };
   if (typeof value === 'string') return uniqueKey('unique', value, uniqueForMs, refuse);
