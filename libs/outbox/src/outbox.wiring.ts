@@ -17,6 +17,7 @@ import type { KnownEvents } from './events/known-events.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
+import { addLibraryJob } from './jobs/library-job.js';
 import type { Registry } from './jobs/listed-jobs.js';
 import { PeriodicJobExplorer } from './jobs/periodic-job.explorer.js';
 import { RunRecords } from './jobs/run-records.js';
@@ -30,6 +31,7 @@ import { SweepService } from './recover/sweep.service.js';
 import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
 import { RelayService } from './relay/relay.service.js';
+import { Purge } from './retention/purge.js';
 import { Database } from './tables/database.js';
 import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
 import { CommitWatcher } from './transactions/commit-watcher.js';
@@ -56,6 +58,7 @@ export interface OutboxParts {
   readonly outbox: Outbox;
   readonly publisher: EventPublisher;
   readonly deadLetters: DeadLetters;
+  readonly purge: Purge;
   readonly lifecycle: OutboxLifecycle;
 }
 
@@ -87,6 +90,14 @@ export function wire(input: WiringInput): OutboxParts {
   const { settings } = input;
   const base = new Foundation(input);
   const { database, follower, commits } = base;
+  const purge = new Purge(database, settings, input.log);
+  const jobs = new JobRegistry();
+  addLibraryJob(jobs, {
+    name: 'outbox.purge',
+    where: 'retention.schedule',
+    expression: settings.retentionSchedule,
+    run: ({ signal }) => purge.run(signal),
+  });
   return {
     outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
@@ -98,7 +109,8 @@ export function wire(input: WiringInput): OutboxParts {
       known: input.catalog,
     }),
     deadLetters: new DeadLetters(database, base.wakeTaker),
-    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), new JobRegistry()),
+    purge,
+    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
   };
 }
 

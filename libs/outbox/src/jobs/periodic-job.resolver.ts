@@ -49,25 +49,6 @@ export function resolveJob(
   return { definition, problems: check.problems.map(({ message }) => message) };
 }
 
-/** A job of the library's own. */
-export function libraryJob(
-  given: Pick<JobDefinition, 'name' | 'where' | 'run'> & { readonly expression: string },
-): JobDefinition {
-  const { expression, ...rest } = given;
-  return {
-    ...rest,
-    schedule: cronSchedule(expression, 'UTC'),
-    cron: { expression, timeZone: 'UTC' },
-    everyMs: undefined,
-    parallel: false,
-    missed: 'once',
-    perTenant: undefined,
-    timeoutMs: undefined,
-    retries: 0,
-    history: true,
-  };
-}
-
 /** Why a cron expression cannot be used, or `undefined`. */
 export function cronProblem(expression: unknown, timeZone: unknown): string | undefined {
   if (typeof expression !== 'string') return `${JSON.stringify(expression)} is no cron expression`;

@@ -11,6 +11,7 @@ import { InfrastructureConnection } from './infrastructure-connection.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { QueueTable } from './queue.table.js';
+import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
 import { statement } from './wire/statement.js';
@@ -27,6 +28,7 @@ export class Database {
   readonly workers: WorkersTable;
   readonly jobs: JobsTable;
   readonly jobTenants: JobTenantsTable;
+  readonly retention: RetentionTable;
   readonly facts: ServerFacts;
 
   /** Changes nothing; takes the place of a record where none is due. */
@@ -49,6 +51,7 @@ export class Database {
     this.workers = new WorkersTable(schema, keys);
     this.jobs = new JobsTable(schema, keys);
     this.jobTenants = new JobTenantsTable(schema);
+    this.retention = new RetentionTable(schema);
     this.facts = new ServerFacts(schema);
   }
 

@@ -28,3 +28,8 @@ const bucketMs = 86_400_000n;
 export function bucketOf(eventId: string): number {
   return Number((BigInt(`0x${eventId.slice(0, 8)}${eventId.slice(9, 13)}`) / bucketMs) % ring);
 }
+
+/** The UTC day of an event's id, such as '2026-11-29'. */
+export function dayOf(eventId: string): string {
+  return new Date(Number.parseInt(`${eventId.slice(0, 8)}${eventId.slice(9, 13)}`, 16)).toISOString().slice(0, 10);
+}

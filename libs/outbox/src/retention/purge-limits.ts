@@ -1,0 +1,45 @@
+const day = 86_400_000;
+
+/** What one pass may do, and how long the lesser rows are kept. How long events are is the option `retention.after`. */
+export interface PurgeLimits {
+  /**
+   * Rows of a bucket that are set aside and put back under its lock: what is unfinished, and what of a newer day is in it
+   * already. A hundred thousand take about half a second. With more the day stays until there are fewer; ten days on it
+   * goes with the next day of its bucket at the latest.
+   */
+  readonly setAside: number;
+  /**
+   * A day that stays is worth a warning from so many finished events on. Fewer are what an old retry leaves behind when
+   * its day was forgotten around it: they go with the newer day in their bucket.
+   */
+  readonly worthWarning: number;
+  /**
+   * How often a locked bucket is tried. A try waits 150 ms for the lock, and whoever comes after it waits behind it: an
+   * open handler of that day is met again and again rather than waited for.
+   */
+  readonly tries: number;
+  /** The pause between two tries, from and to. */
+  readonly pauseMs: readonly [number, number];
+  /** Rows that one statement deletes. */
+  readonly batch: number;
+  /** Dead letters are kept this long after they were resolved or retried; an open one is kept for ever. */
+  readonly deadLettersMs: number;
+  /** Runs of jobs are kept this long after their slot … */
+  readonly jobRunsMs: number;
+  /** … and so many of one job. */
+  readonly jobRunsKept: number;
+  /** A job that no process has announced for so long is forgotten, its last slot with it. */
+  readonly jobStatesMs: number;
+}
+
+export const purgeLimits: PurgeLimits = {
+  setAside: 100_000,
+  worthWarning: 1_000,
+  tries: 20,
+  pauseMs: [500, 2_000],
+  batch: 5_000,
+  deadLettersMs: 30 * day,
+  jobRunsMs: 30 * day,
+  jobRunsKept: 1_000,
+  jobStatesMs: 30 * day,
+};
