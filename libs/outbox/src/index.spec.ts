@@ -14,6 +14,7 @@ describe('the public names', () => {
       'Outbox',
       'OutboxBootError',
       'OutboxError',
+      'OutboxHealth',
       'OutboxModule',
       'PayloadMismatchError',
       'SchemaError',

@@ -11,6 +11,21 @@ export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
+export { OutboxHealth } from './inspect/health.service.js';
+export type {
+  DeadLetterFigures,
+  DeliveryFigures,
+  HealthCode,
+  HealthProblem,
+  HealthReport,
+  HealthStatus,
+  JobFigures,
+  RelayFigures,
+  RunningJob,
+  VacuumHolder,
+  WaitingDurable,
+  WorkerFigures,
+} from './inspect/health-report.js';
 export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
 export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
 export { PeriodicJob } from './jobs/periodic-job.decorator.js';

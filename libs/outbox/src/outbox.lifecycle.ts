@@ -92,9 +92,10 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
       await Promise.all([consumer.drain(drainMs), scheduler.drain(drainMs)]);
       await recorder.close();
       await lock.resign();
-      await connection.close();
       this.parts.log.log(`worker ${appName()} stopped`);
     }
+    // In every role: health opens it in a process that never worked.
+    await connection.close();
     follower.stop();
   }
 

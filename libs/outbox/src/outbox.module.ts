@@ -13,6 +13,7 @@ import { getDataSourceToken } from '@nestjs/typeorm';
 import type { DataSource } from 'typeorm';
 import { EventPublisher } from './events/event-publisher.js';
 import { type EventManifest, KnownEvents } from './events/known-events.js';
+import { OutboxHealth } from './inspect/health.service.js';
 import { OutboxLifecycle } from './outbox.lifecycle.js';
 import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
 import { type OutboxParts, wire } from './outbox.wiring.js';
@@ -125,9 +126,10 @@ function root(
       { provide: EventPublisher, useFactory: (parts: OutboxParts) => parts.publisher, inject: [PARTS] },
       { provide: Outbox, useFactory: (parts: OutboxParts) => parts.outbox, inject: [PARTS] },
       { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
+      { provide: OutboxHealth, useFactory: (parts: OutboxParts) => parts.health, inject: [PARTS] },
       { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
     ],
-    exports: [Outbox, EventPublisher, DeadLetters, KnownEvents],
+    exports: [Outbox, EventPublisher, DeadLetters, OutboxHealth, KnownEvents],
   };
 }
 

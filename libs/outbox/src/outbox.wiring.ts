@@ -1,6 +1,6 @@
 import type { DiscoveryService } from '@nestjs/core';
 import type { DataSource } from 'typeorm';
-import type { BootContext } from './boot/boot-check.js';
+import { type BootContext, works } from './boot/boot-check.js';
 import { ConsumerService } from './consume/consumer.service.js';
 import { DeadLetterAlert } from './consume/dead-letter-alert.js';
 import { DeliveryHandler } from './consume/delivery-handler.js';
@@ -15,6 +15,7 @@ import { WorkerIdentity } from './core/worker-identity.js';
 import type { EventPublisher } from './events/event-publisher.js';
 import type { KnownEvents } from './events/known-events.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
+import { OutboxHealth } from './inspect/health.service.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
 import { addLibraryJob } from './jobs/library-job.js';
@@ -58,7 +59,7 @@ export interface OutboxParts {
   readonly outbox: Outbox;
   readonly publisher: EventPublisher;
   readonly deadLetters: DeadLetters;
-  readonly purge: Purge;
+  readonly health: OutboxHealth;
   readonly lifecycle: OutboxLifecycle;
 }
 
@@ -70,7 +71,7 @@ class Foundation {
   readonly wakeTaker = new WakeSignal();
   readonly commits = new CommitWatcher(this.wakeRelay);
   readonly follower: TransactionFollower;
-  /** Shared by the taker, the sweep and the back-fill: short statements that take turns. */
+  /** Shared by the taker, the sweep, the back-fill and health: short statements that take turns. */
   readonly connection: InfrastructureConnection;
 
   constructor({ dataSource, settings, log }: WiringInput) {
@@ -81,7 +82,7 @@ class Foundation {
     if (repositories !== 'off') new StrayGuard(this.follower, tenancy, log).watch(dataSource);
     // Over the guard, which then finds what could not be joined.
     if (repositories === 'join') new JoinedRepositories(this.follower).join(dataSource);
-    this.connection = this.database.infrastructure('worker', log);
+    this.connection = this.database.infrastructure(works(settings) ? 'worker' : 'health', log);
   }
 }
 
@@ -109,8 +110,8 @@ export function wire(input: WiringInput): OutboxParts {
       known: input.catalog,
     }),
     deadLetters: new DeadLetters(database, base.wakeTaker),
-    purge,
     lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
+    health: new OutboxHealth(database, base.connection, works(settings) ? base.identity : undefined, settings.pollMs),
   };
 }
 

@@ -7,6 +7,7 @@ import { DeliveriesTable } from './deliveries.table.js';
 import { DurablesTable } from './durables.table.js';
 import { EventsTable } from './events.table.js';
 import { HandledTable } from './handled.table.js';
+import { HealthTable } from './health.table.js';
 import { InfrastructureConnection } from './infrastructure-connection.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
@@ -29,6 +30,7 @@ export class Database {
   readonly jobs: JobsTable;
   readonly jobTenants: JobTenantsTable;
   readonly retention: RetentionTable;
+  readonly health: HealthTable;
   readonly facts: ServerFacts;
 
   /** Changes nothing; takes the place of a record where none is due. */
@@ -52,6 +54,7 @@ export class Database {
     this.jobs = new JobsTable(schema, keys);
     this.jobTenants = new JobTenantsTable(schema);
     this.retention = new RetentionTable(schema);
+    this.health = new HealthTable(schema, keys);
     this.facts = new ServerFacts(schema);
   }
 

@@ -1,0 +1,156 @@
+import type {
+  DeadLetterFigures,
+  DeliveryFigures,
+  HealthCode,
+  HealthFigures,
+  HealthProblem,
+  JobFigures,
+  RelayFigures,
+  RunningJob,
+  VacuumHolder,
+  WorkerFigures,
+} from './health-report.js';
+import { countOf, span } from './wording.js';
+
+const seconds = 1_000;
+const minutes = 60 * seconds;
+const hours = 60 * minutes;
+
+interface Limits {
+  readonly yellow: number;
+  readonly red: number;
+}
+
+/**
+ * Beyond the poll, which is how long an event waits at most when nobody wakes the relay. A pass takes milliseconds and
+ * a worker's restart some seconds: half a minute is no accident, and five minutes mean that nobody relays.
+ */
+const relayLag: Limits = { yellow: 30 * seconds, red: 5 * minutes };
+/** Beyond the poll as well. Longer than the relay's, because a burst may wait for slow handlers and be in order. */
+const deliveryWait: Limits = { yellow: 5 * minutes, red: 1 * hours };
+/** A job of every second that takes two is slow and not hung: past its next slot counts from here on. */
+const lateFrom = 5 * seconds;
+/** The hot tables double their dead rows in minutes under load; after an hour every poll of everybody pays for it. */
+const vacuumHeld: Limits = { yellow: 5 * minutes, red: 1 * hours };
+/** The same where no time is known: what a busy outbox, at a thousand transactions a second, makes of it. */
+const vacuumHeldTransactions: Limits = { yellow: 300_000, red: 3_600_000 };
+
+/** What is wrong with these figures. Pure: all times are the database's, and ages already. */
+export function judge(figures: HealthFigures, pollMs: number): HealthProblem[] {
+  return [
+    ...of(figures.worker, worker),
+    ...of(figures.relay, (given) => relay(given, pollMs)),
+    ...of(figures.deliveries, (given) => deliveries(given, pollMs)),
+    ...of(figures.deadLetters, deadLetters),
+    ...of(figures.jobs, jobs),
+    ...of(figures.vacuum?.holder, vacuum),
+  ];
+}
+
+/** Who is healthy by default: what has no figures has no problems. */
+function of<T>(given: T | null | undefined, look: (given: T) => HealthProblem[]): HealthProblem[] {
+  return given === null || given === undefined ? [] : look(given);
+}
+
+function beyond(value: number, limits: Limits): 'yellow' | 'red' | undefined {
+  if (value > limits.red) return 'red';
+  return value > limits.yellow ? 'yellow' : undefined;
+}
+
+function problem(status: 'yellow' | 'red' | undefined, code: HealthCode, message: () => string): HealthProblem[] {
+  return status === undefined ? [] : [{ status, code, message: message() }];
+}
+
+function worker({ number, holdsLock }: WorkerFigures): HealthProblem[] {
+  if (number !== null && holdsLock !== false) return [];
+  return problem('red', 'worker', () =>
+    number === null
+      ? 'this process holds no worker number and takes nothing: it is starting or stopping, or the connection of its lock was lost and it could not take another number yet; the log says why (outbox.worker)'
+      : `this process takes itself for worker ${number}, but the server holds no lock of that number, so that others free what it has taken; it notices within seconds, and if not, look whether infrastructure.url leads through a transaction pooler`,
+  );
+}
+
+function relay({ waiting, lagMs }: RelayFigures, pollMs: number): HealthProblem[] {
+  const lag = lagMs ?? 0;
+  return problem(
+    beyond(lag - pollMs, relayLag),
+    'relay',
+    () =>
+      `${countOf(waiting, 'event')} due and not relayed, the oldest for ${span(lag)}: no worker runs, or its relay fails (outbox.relay in its log); start one, or mend what its log says`,
+  );
+}
+
+function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProblem[] {
+  return durables.flatMap(({ durable, waiting, oldestMs }) =>
+    problem(
+      beyond(oldestMs - pollMs, deliveryWait),
+      'deliveries',
+      () =>
+        `${countOf(waiting, 'delivery', 'deliveries')} of durable '${durable}' due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few (more workers, a higher handlers.concurrency), or no worker has its code any more (retire it: outbox.durables)`,
+    ),
+  );
+}
+
+/** Never red: what is dead waits for a person, and nothing else waits for it. */
+function deadLetters({ open, oldest }: DeadLetterFigures): HealthProblem[] {
+  return problem(
+    open > 0 ? 'yellow' : undefined,
+    'dead-letters',
+    () =>
+      `${countOf(open, 'dead letter')} open, the oldest since ${oldest?.toISOString()}: list them with DeadLetters, mend the cause, then retry or resolve each`,
+  );
+}
+
+function jobs({ running, lostLocks }: JobFigures): HealthProblem[] {
+  const lost = lostLocks.flatMap(({ job, at }) =>
+    problem(
+      'yellow',
+      'job-lock-lost',
+      () =>
+        `job '${job}' lost the connection of its lock at ${at.toISOString()}, so that another process may have begun beside it; it should end when ctx.signal aborts. Look for a restart of the server, a terminated session, or a network that drops idle connections`,
+    ),
+  );
+  return [...running.flatMap(runningJob), ...lost];
+}
+
+function runningJob(run: RunningJob): HealthProblem[] {
+  const { job, app, worker: number, slot, forMs, pastTimeoutMs, pastNextSlotMs } = run;
+  const where = app ?? `worker ${number ?? 'unknown'}, which is not registered any more`;
+  const what = `job '${job}' of slot ${slot.toISOString()} has run for ${span(forMs)} on ${where}`;
+  if (pastTimeoutMs !== null)
+    return problem(
+      'red',
+      'job-hung',
+      () =>
+        `${what}, ${span(pastTimeoutMs)} past its timeout. Its lock is not freed while it runs, so that no slot runs: pass ctx.signal to what it waits for, and restart that process`,
+    );
+  return problem(
+    (pastNextSlotMs ?? 0) > lateFrom ? 'yellow' : undefined,
+    'job-late',
+    () =>
+      `${what}, ${span(pastNextSlotMs ?? 0)} past its next slot, which does not run meanwhile: make it faster or rarer, and give it a timeout if it may hang`,
+  );
+}
+
+function vacuum(holder: VacuumHolder): HealthProblem[] {
+  const { forMs, transactions } = holder;
+  const status = forMs === null ? beyond(transactions, vacuumHeldTransactions) : beyond(forMs, vacuumHeld);
+  const since = forMs === null ? `for ${transactions} transactions` : `for ${span(forMs)}`;
+  return problem(
+    status,
+    'vacuum',
+    () => `${nameOf(holder)} has kept vacuum from removing dead rows ${since}; ${remedy(holder)}`,
+  );
+}
+
+function nameOf({ kind, pid, applicationName, user, state, name }: VacuumHolder): string {
+  if (kind !== 'session') return `${kind} '${name}'${user === null ? '' : ` of role ${user}`}`;
+  return `session ${pid} ('${applicationName ?? ''}', role ${user}, ${state ?? 'state hidden from this role'})`;
+}
+
+function remedy({ kind, pid, name }: VacuumHolder): string {
+  if (kind === 'prepared transaction') return `end it: COMMIT PREPARED '${name}', or ROLLBACK PREPARED`;
+  if (kind === 'replication slot')
+    return 'bring its standby back, end the long query there, or drop the slot if nobody needs it';
+  return `end its transaction (SELECT pg_terminate_backend(${pid})), and keep long work out of transactions`;
+}
