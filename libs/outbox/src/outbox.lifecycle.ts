@@ -16,6 +16,8 @@ import type { SchedulerService } from './jobs/scheduler.service.js';
 import { OutboxBootError } from './outbox.errors.js';
 import type { TakerService } from './recover/taker.service.js';
 import type { WorkerLockService } from './recover/worker-lock.service.js';
+import type { ListenerService } from './relay/listener.service.js';
+import type { Notifier } from './relay/notifier.js';
 import type { RelayService } from './relay/relay.service.js';
 import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
 import type { TransactionFollower } from './transactions/transaction-follower.js';
@@ -34,6 +36,8 @@ export interface LifecycleParts {
   /** Sweep, back-fill: loops without an order among them. */
   readonly others: readonly BackgroundService[];
   readonly scheduler: SchedulerService;
+  readonly listener: ListenerService | undefined;
+  readonly notifier: Notifier;
   /** Nest's list of scheduled jobs. */
   readonly scheduled: () => Promise<Registry>;
   readonly log: Log;
@@ -72,7 +76,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
 
   async onModuleDestroy(): Promise<void> {
     if (!this.started) return;
-    const { relay, taker, others, transport, consumer, scheduler } = this.parts;
+    const { relay, taker, others, transport, consumer, scheduler, notifier } = this.parts;
     // First of all: from here on a handler's failure is charged to nobody, since others' destroy hooks run beside us.
     const handedBack = consumer.stopTaking();
     await Promise.all([
@@ -81,12 +85,12 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
       scheduler.stop(),
       ...others.map((service) => service.stop()),
       transport.stop(),
-      handedBack,
+      handedBack.then(() => notifier.deliveries.nudge()),
     ]);
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    const { consumer, recorder, lock, connection, follower, context, scheduler } = this.parts;
+    const { consumer, recorder, lock, connection, follower, context, scheduler, listener, notifier } = this.parts;
     if (this.started) {
       const { drainMs } = context.settings;
       await Promise.all([consumer.drain(drainMs), scheduler.drain(drainMs)]);
@@ -94,13 +98,16 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
       await lock.resign();
       this.parts.log.log(`worker ${appName()} stopped`);
     }
-    // In every role: health opens it in a process that never worked.
+    notifier.close();
+    await listener?.stop();
+    // In every role: health, and news for others, open it in a process that never worked.
     await connection.close();
     follower.stop();
   }
 
   private async startWorking(): Promise<void> {
-    const { context, connection, transport, lock, consumer, relay, taker, others, scheduler, log } = this.parts;
+    const { context, connection, transport, lock, consumer, relay, taker, others, scheduler, listener, log } =
+      this.parts;
     const { settings, database, registry } = context;
     this.started = true;
     const waiting = new ThrottledLog(log);
@@ -112,7 +119,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     consumer.open(durables, slots);
     await transport.start(consumer);
     await this.listJobs();
-    for (const service of [lock, relay, taker, ...others, scheduler]) service.start();
+    for (const service of [lock, relay, taker, ...others, scheduler, listener]) service?.start();
     log.log(
       `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
     );

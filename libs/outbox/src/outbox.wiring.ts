@@ -10,7 +10,7 @@ import { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import { SubscriptionRegistry } from './consume/subscription.registry.js';
 import { ProviderScan } from './core/provider-scan.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
-import { WakeSignal } from './core/wake-signal.js';
+import { both, type Nudge, WakeSignal } from './core/wake-signal.js';
 import { WorkerIdentity } from './core/worker-identity.js';
 import type { EventPublisher } from './events/event-publisher.js';
 import type { KnownEvents } from './events/known-events.js';
@@ -31,6 +31,8 @@ import { DeadLetters } from './recover/dead-letters.service.js';
 import { SweepService } from './recover/sweep.service.js';
 import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
+import { ListenerService } from './relay/listener.service.js';
+import { Notifier } from './relay/notifier.js';
 import { RelayService } from './relay/relay.service.js';
 import { Purge } from './retention/purge.js';
 import { Database } from './tables/database.js';
@@ -69,20 +71,36 @@ class Foundation {
   readonly identity = new WorkerIdentity();
   readonly wakeRelay = new WakeSignal();
   readonly wakeTaker = new WakeSignal();
-  readonly commits = new CommitWatcher(this.wakeRelay);
+  readonly commits: CommitWatcher;
   readonly follower: TransactionFollower;
   /** Shared by the taker, the sweep, the back-fill and health: short statements that take turns. */
   readonly connection: InfrastructureConnection;
+  /** Where several processes work, each hears of the others. */
+  readonly listener: ListenerService | undefined;
+  readonly notifier: Notifier;
+  /** This process's taker, and those of others. */
+  readonly wakeTakers: Nudge;
 
   constructor({ dataSource, settings, log }: WiringInput) {
     this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
+    const { database, wakeRelay, wakeTaker } = this;
+    // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
+    this.connection = works(settings)
+      ? database.infrastructure('worker', log)
+      : database.infrastructure('publisher', log, ['SET synchronous_commit = off']);
+    const many = settings.transport.capabilities.processes === 'many';
+    this.listener = works(settings) && many ? new ListenerService(database, wakeRelay, wakeTaker, log) : undefined;
+    this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
+    const alone = works(settings) && !many;
+    this.wakeTakers = alone ? wakeTaker : both(wakeTaker, this.notifier.deliveries);
+    // Who relays by himself needs nobody else for it.
+    this.commits = new CommitWatcher(works(settings) ? wakeRelay : this.notifier.queue);
     this.follower = new TransactionFollower(dataSource, this.commits);
     this.follower.follow();
     const { repositories, tenancy } = settings;
     if (repositories !== 'off') new StrayGuard(this.follower, tenancy, log).watch(dataSource);
     // Over the guard, which then finds what could not be joined.
     if (repositories === 'join') new JoinedRepositories(this.follower).join(dataSource);
-    this.connection = this.database.infrastructure(works(settings) ? 'worker' : 'health', log);
   }
 }
 
@@ -109,7 +127,7 @@ export function wire(input: WiringInput): OutboxParts {
       runners: new RunnerQueue(),
       known: input.catalog,
     }),
-    deadLetters: new DeadLetters(database, base.wakeTaker),
+    deadLetters: new DeadLetters(database, base.wakeTakers),
     lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
     health: new OutboxHealth(database, base.connection, works(settings) ? base.identity : undefined, settings.pollMs),
   };
@@ -122,7 +140,7 @@ function lifecycle(
   jobs: JobRegistry,
 ): OutboxLifecycle {
   const { settings, log } = input;
-  const { database, identity, connection, wakeRelay, wakeTaker } = base;
+  const { database, identity, connection, wakeRelay, wakeTaker, wakeTakers, notifier, listener } = base;
   const recorder = new LateRecorder(database, identity, log);
   const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
   const transport = settings.transport.create();
@@ -140,12 +158,14 @@ function lifecycle(
     lock: new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, wakeTaker, log),
     consumer,
     recorder,
-    relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, log),
+    relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, notifier.deliveries, log),
     taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
-      new SweepService(database, connection, consumer, identity, wakeTaker, log),
-      new BackfillService(database, connection, consumer, wakeTaker, log),
+      new SweepService(database, connection, consumer, identity, wakeTakers, log),
+      new BackfillService(database, connection, consumer, wakeTakers, log),
     ],
+    listener,
+    notifier,
     scheduler: scheduler(input, base),
     scheduled: input.scheduled,
     log,
@@ -154,7 +174,7 @@ function lifecycle(
 
 function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerService {
   const { database, follower, commits, identity } = base;
-  const connection = database.infrastructure('jobs', log, [], () => service.lost());
+  const connection = database.infrastructure('jobs', log, [], { lost: () => service.lost() });
   const transactions = { database, follower, commits, throttled: new ThrottledLog(log) };
   const service: SchedulerService = new SchedulerService(
     {

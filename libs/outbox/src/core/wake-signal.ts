@@ -1,8 +1,22 @@
+/** Something that can be told that there is work. */
+export interface Nudge {
+  nudge(): void;
+}
+
+/** Tells several. */
+export function both(...all: readonly Nudge[]): Nudge {
+  return {
+    nudge: () => {
+      for (const each of all) each.nudge();
+    },
+  };
+}
+
 /**
  * Wakes one loop. A nudge that comes while the loop is busy is kept, so that nothing published during a pass waits for
  * the poll. A lost nudge costs no more than one poll.
  */
-export class WakeSignal {
+export class WakeSignal implements Nudge {
   private nudged = false;
   private wake: (() => void) | undefined;
 

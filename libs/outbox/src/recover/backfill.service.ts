@@ -1,7 +1,7 @@
 import type { ConsumerService } from '../consume/consumer.service.js';
 import { BackgroundService } from '../core/background-service.js';
 import type { Log } from '../core/throttled-log.js';
-import type { WakeSignal } from '../core/wake-signal.js';
+import type { Nudge } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 
@@ -15,7 +15,7 @@ export class BackfillService extends BackgroundService {
     private readonly database: Database,
     private readonly connection: InfrastructureConnection,
     private readonly consumer: ConsumerService,
-    private readonly taker: WakeSignal,
+    private readonly taker: Nudge,
     log: Log,
   ) {
     super('outbox.backfill', log);

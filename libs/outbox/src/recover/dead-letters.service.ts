@@ -1,4 +1,4 @@
-import type { WakeSignal } from '../core/wake-signal.js';
+import type { Nudge } from '../core/wake-signal.js';
 import { clientOf, type Database } from '../tables/database.js';
 import type { DeadLetterRow } from '../tables/dead-letters.table.js';
 import { type BatchResult, sendOne } from '../tables/wire/batch.js';
@@ -34,7 +34,7 @@ export interface DeadLetterQuery {
 export class DeadLetters {
   constructor(
     private readonly database: Database,
-    private readonly taker: WakeSignal,
+    private readonly taker: Nudge,
   ) {}
 
   /** Open letters, oldest first. */

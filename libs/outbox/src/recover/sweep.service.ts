@@ -2,7 +2,7 @@ import type { ConsumerService } from '../consume/consumer.service.js';
 import { BackgroundService } from '../core/background-service.js';
 import { jittered } from '../core/backoff.js';
 import type { Log } from '../core/throttled-log.js';
-import type { WakeSignal } from '../core/wake-signal.js';
+import type { Nudge } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
@@ -17,7 +17,7 @@ export class SweepService extends BackgroundService {
     private readonly connection: InfrastructureConnection,
     private readonly consumer: ConsumerService,
     private readonly identity: WorkerIdentity,
-    private readonly taker: WakeSignal,
+    private readonly taker: Nudge,
     private readonly log: Log,
   ) {
     super('outbox.sweep', log);

@@ -33,7 +33,7 @@ export class WorkerLockService extends BackgroundService {
     log: Log,
   ) {
     super('outbox.worker', log);
-    this.connection = database.infrastructure('worker lock', log, [], () => this.lost());
+    this.connection = database.infrastructure('worker lock', log, [], { lost: () => this.lost() });
   }
 
   /** Takes a number; called at boot, and by the loop whenever the number was lost. */

@@ -5,7 +5,7 @@ import { Floor } from '../core/floor.js';
 import { Pace } from '../core/pace.js';
 import type { Log } from '../core/throttled-log.js';
 import type { Transport } from '../core/transport.js';
-import type { WakeSignal } from '../core/wake-signal.js';
+import type { Nudge, WakeSignal } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
@@ -32,7 +32,9 @@ export class RelayService extends BackgroundService {
     private readonly transport: Transport,
     private readonly identity: WorkerIdentity,
     wake: WakeSignal,
-    private readonly taker: WakeSignal,
+    private readonly taker: Nudge,
+    /** The takers of other workers. */
+    private readonly others: Nudge,
     log: Log,
   ) {
     super('outbox.relay', log, wake);
@@ -51,6 +53,8 @@ export class RelayService extends BackgroundService {
     if (wait > 0) await pause(Math.ceil(wait), undefined, { signal });
     const counts = await this.pass();
     if (counts.leftForTakers > 0) this.taker.nudge();
+    // Also of durables that are not handled here.
+    if (counts.leftForTakers > 0 && this.identity.others > 0) this.others.nudge();
     if (counts.full) return 0;
     return Math.min(jittered(this.settings.pollMs), counts.nextMs ?? Number.POSITIVE_INFINITY);
   }

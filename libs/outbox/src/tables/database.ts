@@ -8,14 +8,14 @@ import { DurablesTable } from './durables.table.js';
 import { EventsTable } from './events.table.js';
 import { HandledTable } from './handled.table.js';
 import { HealthTable } from './health.table.js';
-import { InfrastructureConnection } from './infrastructure-connection.js';
+import { type ConnectionHooks, InfrastructureConnection } from './infrastructure-connection.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { QueueTable } from './queue.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
-import { statement } from './wire/statement.js';
+import { type Statement, statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
 
 /** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
@@ -35,6 +35,8 @@ export class Database {
 
   /** Changes nothing; takes the place of a record where none is due. */
   readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
+  /** NOTIFY for whoever listens on this outbox's channel. Parameters: what is new. */
+  readonly notify: Statement;
   /** Parameters: the pid of a backend. */
   readonly terminate = statement('terminate', 'SELECT pg_terminate_backend($1::int)');
 
@@ -55,7 +57,13 @@ export class Database {
     this.jobTenants = new JobTenantsTable(schema);
     this.retention = new RetentionTable(schema);
     this.health = new HealthTable(schema, keys);
+    this.notify = statement('notify', `SELECT pg_notify('${this.channel}', $1::text)`);
     this.facts = new ServerFacts(schema);
+  }
+
+  /** The channel of this outbox's NOTIFY. */
+  get channel(): string {
+    return `${this.schema}_wake`;
   }
 
   /** How many connections the application's pool may open. */
@@ -68,9 +76,9 @@ export class Database {
     purpose: string,
     log: Log,
     settings: readonly string[] = [],
-    onLost?: () => void,
+    hooks?: ConnectionHooks,
   ): InfrastructureConnection {
-    return new InfrastructureConnection(purpose, () => this.infrastructureConfig(purpose), log, settings, onLost);
+    return new InfrastructureConnection(purpose, () => this.infrastructureConfig(purpose), log, settings, hooks);
   }
 
   private infrastructureConfig(purpose: string): ClientConfig {

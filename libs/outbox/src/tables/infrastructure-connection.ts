@@ -28,6 +28,16 @@ const serverSettings = [
   'SET tcp_keepalives_count = 3',
 ];
 
+/** What somebody wants to hear of a connection. */
+export interface ConnectionHooks {
+  /** It was there and is gone. */
+  lost?(): void;
+  /** It is there, with its settings. */
+  connected?(): void;
+  /** Another session sent NOTIFY on a channel that the settings LISTEN to. */
+  notified?(payload: string): void;
+}
+
 /**
  * A dedicated connection, outside the application's pool: it connects when it is needed, forgets itself when it breaks,
  * and gives up on a call that takes too long. It never retries by itself; its loop does.
@@ -43,7 +53,7 @@ export class InfrastructureConnection {
     private readonly config: () => ClientConfig,
     private readonly log: Log,
     private readonly settings: readonly string[] = [],
-    private readonly onLost: () => void = () => {},
+    private readonly hooks: ConnectionHooks = {},
   ) {}
 
   /** Sends statements as one message. Calls take turns: node-postgres is about to refuse a query while another runs. */
@@ -86,11 +96,15 @@ export class InfrastructureConnection {
       this.connecting = undefined;
       if (this.closed) return;
       if (error) this.log.warn(`the ${this.purpose} connection was lost: ${error.message}`);
-      this.onLost();
+      this.hooks.lost?.();
     };
     // Without a listener an error between two calls would end the process.
     client.on('error', lost);
     client.on('end', () => lost());
+    client.on('notification', ({ processId, payload = '' }) => {
+      // The same session may send and hear.
+      if (processId !== sessionOf(client)) this.hooks.notified?.(payload);
+    });
     try {
       // The settings as well: a pooler that has no server accepts the connection and leaves the first query unanswered.
       const ready = client.connect().then(() => client.query([...serverSettings, ...this.settings].join(';')));
@@ -101,8 +115,14 @@ export class InfrastructureConnection {
       destroy(client);
       throw error;
     }
+    this.hooks.connected?.();
     return client;
   }
+}
+
+/** The backend's pid, which a client knows and its types leave out. */
+function sessionOf(client: Client): number | undefined {
+  return (client as Client & { processID?: number }).processID;
 }
 
 /** Ends a connection without asking the server, which may not answer any more. */

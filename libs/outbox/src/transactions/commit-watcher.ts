@@ -1,5 +1,5 @@
 import type { EntitySubscriberInterface, QueryRunner } from 'typeorm';
-import type { WakeSignal } from '../core/wake-signal.js';
+import type { Nudge } from '../core/wake-signal.js';
 
 /**
  * Wakes the relay after the real COMMIT of a transaction that published. TypeORM tells its subscribers of a commit for
@@ -9,7 +9,7 @@ import type { WakeSignal } from '../core/wake-signal.js';
 export class CommitWatcher implements EntitySubscriberInterface {
   private readonly published = new WeakSet<QueryRunner>();
 
-  constructor(private readonly relay: WakeSignal) {}
+  constructor(private readonly relay: Nudge) {}
 
   /** Remember that `runner`'s transaction has something for the relay. */
   note(runner: QueryRunner): void {

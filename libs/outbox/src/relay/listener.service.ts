@@ -1,0 +1,58 @@
+import { BackgroundService } from '../core/background-service.js';
+import type { Log } from '../core/throttled-log.js';
+import type { Nudge } from '../core/wake-signal.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+/** How often the connection is used, so that one that is dead without a word is noticed. */
+const everyMs = 10_000;
+
+/**
+ * Hears of work from other processes. It only shortens waits: while it is away everything is found by the polls, and
+ * when it is back both loops look once, for what was told meanwhile.
+ *
+ *   away ── turn ──▶ listening ── connection lost ──▶ away, at once again, then slower each time
+ */
+export class ListenerService extends BackgroundService {
+  /** NOTIFY goes out on it, too. */
+  readonly connection: InfrastructureConnection;
+  /** Whether other processes can wake this one. */
+  listening = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly relay: Nudge,
+    private readonly taker: Nudge,
+    log: Log,
+  ) {
+    super('outbox.listener', log);
+    // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
+    const settings = [`LISTEN ${database.channel}`, 'SET synchronous_commit = off'];
+    this.connection = database.infrastructure('wake', log, settings, {
+      connected: () => this.heard(),
+      lost: () => this.lost(),
+      notified: (payload) => (payload === 'queue' ? this.relay : this.taker).nudge(),
+    });
+  }
+
+  override async stop(): Promise<void> {
+    await super.stop();
+    await this.connection.close();
+  }
+
+  protected async turn(): Promise<number> {
+    await this.connection.run(this.database.nothing());
+    return everyMs;
+  }
+
+  private heard(): void {
+    this.listening = true;
+    this.relay.nudge();
+    this.taker.nudge();
+  }
+
+  private lost(): void {
+    this.listening = false;
+    this.wake.nudge();
+  }
+}

@@ -1,0 +1,68 @@
+import { jittered } from '../core/backoff.js';
+import type { Log } from '../core/throttled-log.js';
+import { ThrottledLog } from '../core/throttled-log.js';
+import type { Nudge } from '../core/wake-signal.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+
+/** What may be new for other processes: rows in the queue, or deliveries that nobody has. The words of the payload. */
+export type News = 'queue' | 'deliveries';
+
+/**
+ * Two NOTIFYs are this far apart: each takes a lock of the whole database while it commits, and wakes every worker. The
+ * first one after a pause goes out at once.
+ */
+const apartMs = 5;
+
+/**
+ * Tells other processes that there is work, by NOTIFY on a connection of the library's own: never in the caller's
+ * transaction, whose commit would wait for that lock, and never by a trigger. What was new meanwhile goes out together;
+ * what is lost costs a poll.
+ */
+export class Notifier {
+  readonly queue: Nudge = { nudge: () => this.tell('queue') };
+  readonly deliveries: Nudge = { nudge: () => this.tell('deliveries') };
+  private readonly throttled: ThrottledLog;
+  private readonly news = new Set<News>();
+  private timer: NodeJS.Timeout | undefined;
+  private sentAt = Number.NEGATIVE_INFINITY;
+  private closed = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    log: Log,
+  ) {
+    this.throttled = new ThrottledLog(log);
+  }
+
+  close(): void {
+    this.closed = true;
+    clearTimeout(this.timer);
+  }
+
+  private tell(news: News): void {
+    this.news.add(news);
+    if (this.timer || this.closed) return;
+    const wait = Math.max(0, this.sentAt + apartMs - performance.now());
+    this.timer = setTimeout(() => void this.send(), wait);
+  }
+
+  private async send(): Promise<void> {
+    const news = [...this.news];
+    this.news.clear();
+    try {
+      await this.connection.run(...news.map((each) => this.database.notify(each)));
+      this.sentAt = performance.now();
+    } catch (error) {
+      this.throttled.warn(
+        'notify',
+        `others were not told of new work, their poll finds it: ${(error as Error).message}`,
+      );
+      // A connection that is refused again and again is not asked for at every commit.
+      this.sentAt = performance.now() + jittered(1_000);
+    }
+    this.timer = undefined;
+    for (const each of this.news) this.tell(each);
+  }
+}

@@ -1,0 +1,52 @@
+import { eventually } from '../support/eventually.js';
+import { effect, subscriber, useStage } from '../support/stage.js';
+
+const type = 'test.wake.asked';
+
+/** Polls this rarely show who was woken and who found by himself. */
+const rarely = { relay: { poll: '20s' } } as const;
+
+describe('a publisher wakes the workers of other processes', () => {
+  const stage = useStage();
+  const effects = () => stage.database.value<number>('SELECT count(*)::int FROM effects');
+  const worker = () =>
+    stage.boot({
+      providers: [subscriber(type, 'woken', (e, c) => effect(e, c))],
+      manifest: { accepts: [type] },
+      outbox: { role: 'worker', schema: { onStart: 'migrate' }, ...rarely },
+    });
+  const publisher = () => stage.boot({ manifest: { emits: [type] }, outbox: { role: 'publisher', ...rarely } });
+  const listening = () =>
+    stage.database.value<number>(
+      `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox wake' AND query <> ''`,
+    );
+
+  it('at once, long before the poll', async () => {
+    await worker();
+    const { publisher: events } = await publisher();
+    await eventually('the worker listens', listening);
+    for (let n = 1; n <= 5; n++) {
+      await events.publishNow(type, { n });
+      await eventually(`event ${n} is handled`, async () => (await effects()) === n, 3_000);
+    }
+  });
+
+  it('again after its connection was ended, and looks once for what it missed', async () => {
+    const { publisher: events } = await publisher();
+    const before = await effects();
+    const [lost] = await stage.database.query<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox wake'`,
+    );
+    await stage.database.query('SELECT pg_terminate_backend($1)', [lost?.pid]);
+    await events.publishNow(type, { n: 'missed' });
+    await eventually('what was published meanwhile', async () => (await effects()) === before + 1, 5_000);
+    await eventually('a new session listens', async () =>
+      stage.database.value<boolean>(
+        `SELECT count(*) = 1 AND bool_and(pid <> $1) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox wake'`,
+        [lost?.pid],
+      ),
+    );
+    await events.publishNow(type, { n: 'after' });
+    await eventually('what was published after', async () => (await effects()) === before + 2, 3_000);
+  });
+});
