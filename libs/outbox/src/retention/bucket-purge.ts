@@ -40,25 +40,26 @@ export class BucketPurge {
     private readonly signal: AbortSignal,
   ) {}
 
-  async run(bucket: number, { before, first }: WindowRow): Promise<BucketOutcome> {
-    const look = await this.row(this.table.look[bucket]?.(first, this.limits.setAside));
-    const day = look?.oldest ? dayOf(look.oldest) : undefined;
-    const gone = { ...nothing };
-    if (look && day !== undefined && this.worthwhile(look)) {
-      if (!this.affordable(look, day)) return { ...nothing, left: true };
-      const forgotten = await this.unlocked(`the events of ${day}`, this.table.forgetEvents(bucket, before));
-      if (!forgotten) return { ...nothing, left: true };
-      gone.forgotten = true;
-      gone.kept = forgotten.kept;
-      this.log.log(
-        `outbox.purge forgot the events of ${day}${forgotten.kept > 0 ? `, all but ${forgotten.kept}` : ''}`,
-      );
-    }
-    if (this.signal.aborted) return { ...gone, left: true };
-    const orphans = gone.forgotten || (await this.row(this.table.orphans[bucket]?.(first)))?.here;
-    if (!orphans) return gone;
+  async run(bucket: number, window: WindowRow): Promise<BucketOutcome> {
+    const events = await this.events(bucket, window);
+    if (events.left || this.signal.aborted) return { ...events, left: true };
+    // Not of a day that is still there: the question reads all of it.
+    const orphans = events.forgotten || (await this.row(this.table.orphans[bucket]?.(window.first)))?.here;
+    if (!orphans) return events;
     const marks = await this.unlocked(`the marks of bucket ${bucket}`, this.table.forgetMarks(bucket));
-    return { ...gone, marksForgotten: marks !== undefined, left: marks === undefined };
+    return { ...events, marksForgotten: marks !== undefined, left: marks === undefined };
+  }
+
+  private async events(bucket: number, { before, first }: WindowRow): Promise<BucketOutcome> {
+    const look = await this.row(this.table.look[bucket]?.(first, this.limits.setAside));
+    if (!look?.oldest || !this.worthwhile(look)) return nothing;
+    const day = dayOf(look.oldest);
+    if (!this.affordable(look, day)) return { ...nothing, left: true };
+    const forgotten = await this.unlocked(`the events of ${day}`, this.table.forgetEvents(bucket, before));
+    if (!forgotten) return { ...nothing, left: true };
+    const { kept } = forgotten;
+    this.log.log(`outbox.purge forgot the events of ${day}${kept > 0 ? `, all but ${kept}` : ''}`);
+    return { ...nothing, forgotten: true, kept };
   }
 
   /** Of a day all of whose events still wait, nothing can be forgotten; whether that is so is unknown beyond the limit. */
