@@ -86,7 +86,7 @@ function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProble
       beyond(oldestMs - pollMs, deliveryWait),
       'deliveries',
       () =>
-        `${countOf(waiting, 'delivery', 'deliveries')} of durable '${durable}' due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few (more workers, a higher handlers.concurrency), or no worker has its code any more (retire it: outbox.durables)`,
+        `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few (more workers, a higher handlers.concurrency), or no worker has its code any more (retire it: outbox.durables)`,
     ),
   );
 }
@@ -144,13 +144,25 @@ function vacuum(holder: VacuumHolder): HealthProblem[] {
 }
 
 function nameOf({ kind, pid, applicationName, user, state, name }: VacuumHolder): string {
-  if (kind !== 'session') return `${kind} '${name}'${user === null ? '' : ` of role ${user}`}`;
-  return `session ${pid} ('${applicationName ?? ''}', role ${user}, ${state ?? 'state hidden from this role'})`;
+  switch (kind) {
+    case 'session':
+      return `session ${pid} ('${applicationName ?? ''}', role ${user}, ${state ?? 'state hidden from this role'})`;
+    case 'standby':
+      return `a query on standby '${applicationName ?? ''}' (sender ${pid})`;
+    default:
+      return `${kind} '${name}'${user === null ? '' : ` of role ${user}`}`;
+  }
 }
 
 function remedy({ kind, pid, name }: VacuumHolder): string {
-  if (kind === 'prepared transaction') return `end it: COMMIT PREPARED '${name}', or ROLLBACK PREPARED`;
-  if (kind === 'replication slot')
-    return 'bring its standby back, end the long query there, or drop the slot if nobody needs it';
-  return `end its transaction (SELECT pg_terminate_backend(${pid})), and keep long work out of transactions`;
+  switch (kind) {
+    case 'session':
+      return `end its transaction (SELECT pg_terminate_backend(${pid})), and keep long work out of transactions`;
+    case 'standby':
+      return 'end the long query there, or turn hot_standby_feedback off there';
+    case 'prepared transaction':
+      return `end it: COMMIT PREPARED '${name}', or ROLLBACK PREPARED`;
+    case 'replication slot':
+      return 'bring its standby back, end the long query there, or drop the slot if nobody needs it';
+  }
 }

@@ -99,7 +99,8 @@ export interface WorkerFigures {
 
 /** The oldest transaction that keeps vacuum from removing dead rows. */
 export interface VacuumHolder {
-  readonly kind: 'session' | 'prepared transaction' | 'replication slot';
+  /** `standby`: the sender to one without a slot, which passes on what a query there needs. */
+  readonly kind: 'session' | 'standby' | 'prepared transaction' | 'replication slot';
   readonly pid: number | null;
   readonly applicationName: string | null;
   /** The database role behind it. */

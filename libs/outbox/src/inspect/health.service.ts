@@ -4,6 +4,7 @@ import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import { type HealthPart, healthNeeds, healthParts } from '../tables/health.table.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import type { BatchError } from '../tables/wire/batch.js';
 import { type Answers, figuresOf } from './health-figures.js';
 import { judge } from './health-judgement.js';
 import { type HealthProblem, type HealthReport, healthReport, noFigures } from './health-report.js';
@@ -66,8 +67,8 @@ export class OutboxHealth {
     const parts = healthParts.filter((part) => !lacking.has(part) && (part !== 'lock' || number !== undefined));
     const { answers, problems } = await this.ask(parts, number);
     // A publisher is not meant to read them.
-    if (this.identity) for (const [part, tables] of lacking) problems.push(forbidden(part, tables, role));
-    return { answers: { ...answers, asked: number }, problems };
+    const blamed = this.identity ? [...lacking].map(([part, tables]) => forbidden(part, tables, role)) : [];
+    return { answers: { ...answers, asked: number }, problems: [...problems, ...blamed] };
   }
 
   /** Asked, and not tried: the server would log an error for every probe of a publisher. */
@@ -81,26 +82,21 @@ export class OutboxHealth {
     return { lacking, role: rows[0]?.role ?? '' };
   }
 
-  /** All parts as one message; when it fails, each by itself, so that one slow table does not hide the others. */
-  private async ask(
-    parts: readonly HealthPart[],
-    number: number | undefined,
-  ): Promise<{ answers: Answers; problems: HealthProblem[] }> {
+  /** All parts as one message; what fails is left out of the next, so that one locked table does not hide the others. */
+  private async ask(parts: readonly HealthPart[], number: number | undefined): Promise<Look> {
     const { health } = this.database;
     const statements = health.ask(number);
-    try {
-      const [, ...results] = await this.connection.run(health.limit, ...parts.map((part) => statements[part]));
-      return { answers: Object.fromEntries(parts.map((part, i) => [part, results[i]?.rows])), problems: [] };
-    } catch (error) {
-      if (databaseTrouble(error) === 'outage') throw error;
-      const [only, ...more] = parts;
-      if (only && more.length === 0) return { answers: {}, problems: [unread(only, error)] };
-      let all: { answers: Answers; problems: HealthProblem[] } = { answers: {}, problems: [] };
-      for (const part of parts) {
-        const { answers, problems } = await this.ask([part], number);
-        all = { answers: { ...all.answers, ...answers }, problems: [...all.problems, ...problems] };
+    const problems: HealthProblem[] = [];
+    for (let left = parts; ; ) {
+      try {
+        const [, ...results] = await this.connection.run(health.limit, ...left.map((part) => statements[part]));
+        return { answers: Object.fromEntries(left.map((part, i) => [part, results[i]?.rows])), problems };
+      } catch (error) {
+        const failed = left[((error as BatchError).statement ?? 0) - 1];
+        if (failed === undefined || databaseTrouble(error) === 'outage') throw error;
+        problems.push(unread(failed, error));
+        left = left.filter((part) => part !== failed);
       }
-      return all;
     }
   }
 

@@ -42,7 +42,7 @@ export interface JobStateRow {
 }
 
 export interface HolderRow {
-  readonly kind: 'session' | 'prepared transaction' | 'replication slot';
+  readonly kind: 'session' | 'standby' | 'prepared transaction' | 'replication slot';
   readonly pid: number | null;
   readonly application: string | null;
   readonly role: string | null;
@@ -88,8 +88,11 @@ export const healthNeeds: readonly Privilege[] = healthParts.map((part) => ({
  * answers in a moment, and to `limit`.
  */
 export class HealthTable {
-  /** Sent in front: what has no answer after two seconds is no figure, and the loops wait behind it. Ends with the message. */
-  readonly limit = statement('health_limit', "SELECT set_config('statement_timeout', '2000', true)")();
+  /**
+   * Sent in front: an index answers at once, and the loops wait behind it. Four parts that wait for locks are still
+   * found within health's five seconds, one after the other. Ends with the message.
+   */
+  readonly limit = statement('health_limit', "SELECT set_config('statement_timeout', '800', true)")();
   private readonly relay: Statement<RelayRow>;
   private readonly deliveries: Statement<WaitingRow>;
   private readonly deadLetters: Statement<OpenLettersRow>;
@@ -163,20 +166,23 @@ WHERE j.running OR j.lost IS NOT NULL ORDER BY j.for_ms DESC, j.job`;
 
 /**
  * Who keeps dead rows of this database from being removed: the oldest of all snapshots, by transactions and not by
- * time, since that is what vacuum goes by. Sessions in other databases do not count, senders to standbys do (they are
- * in none), a running VACUUM does not. Of a slot's horizons `catalog_xmin` keeps no rows of ours.
+ * time, since that is what vacuum goes by. Sessions in other databases do not count; senders to standbys, which are in
+ * none, do, with the snapshot of a query there; a running VACUUM does not. Of a slot's two horizons `catalog_xmin` keeps
+ * no rows of ours. A running transaction is in the snapshot of everybody who came after it, and all of them look as old
+ * as it is: the one whose own number it is goes first.
  */
 const vacuumSql = `
 SELECT kind, pid, application, role, state, name, transactions, ${milliseconds('statement_timestamp() - since')} AS for_ms FROM (
-  SELECT 'session' AS kind, a.pid, a.application_name AS application, a.usename::text AS role, a.state, NULL::text AS name,
-      greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions, a.xact_start AS since
+  SELECT CASE WHEN a.datid IS NULL THEN 'standby' ELSE 'session' END AS kind, a.pid, a.application_name AS application, a.usename::text AS role, a.state, NULL::text AS name,
+      greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions, a.xact_start AS since,
+      coalesce(age(a.backend_xid) >= age(a.backend_xmin), a.backend_xid IS NOT NULL) AS own
     FROM pg_stat_activity a WHERE (a.datname = current_database() OR a.datid IS NULL) AND a.pid <> pg_backend_pid() AND a.leader_pid IS NULL
       AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL) AND a.pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum v)
-  UNION ALL SELECT 'prepared transaction', NULL, NULL, p.owner::text, NULL, p.gid, age(p.transaction), p.prepared
+  UNION ALL SELECT 'prepared transaction', NULL, NULL, p.owner::text, NULL, p.gid, age(p.transaction), p.prepared, true
     FROM pg_prepared_xacts p WHERE p.database = current_database()
-  UNION ALL SELECT 'replication slot', s.active_pid, NULL, NULL, NULL, s.slot_name::text, age(s.xmin), NULL
+  UNION ALL SELECT 'replication slot', s.active_pid, NULL, NULL, NULL, s.slot_name::text, age(s.xmin), NULL, true
     FROM pg_replication_slots s WHERE s.xmin IS NOT NULL) h
-ORDER BY transactions DESC, since LIMIT 1`;
+ORDER BY transactions DESC, own DESC, since LIMIT 1`;
 
 /**
  * Whether somebody still holds the lock of this number. Shared, as whoever looks for live workers does; should nobody
