@@ -31,6 +31,7 @@ export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decora
 export { PeriodicJob } from './jobs/periodic-job.decorator.js';
 export type { BootProblem, Stray } from './outbox.errors.js';
 export {
+  DurableServedError,
   HandlerTimeoutError,
   InterruptedError,
   InvalidEventError,
@@ -62,6 +63,8 @@ export type { Backoff } from './outbox.option-checker.js';
 export type { DeadLetterNotice, OutboxOptions, OutboxRole } from './outbox.options.js';
 export type { DeadLetter, DeadLetterQuery } from './recover/dead-letters.service.js';
 export { DeadLetters } from './recover/dead-letters.service.js';
+export type { DurableState } from './recover/durables.service.js';
+export { Durables } from './recover/durables.service.js';
 export type { GrantOptions } from './tables/schema/grants.js';
 export type { SchemaOptions } from './tables/schema/outbox-schema.js';
 export { outboxSchema } from './tables/schema/outbox-schema.js';

@@ -250,6 +250,19 @@ export class SchemaLockedError extends OutboxError {
   }
 }
 
+/** A durable that a worker still handles cannot be retired: it would go on, and its deliveries come back. */
+export class DurableServedError extends OutboxError {
+  readonly code = 'OUTBOX_DURABLE_SERVED';
+  override readonly retryable = true;
+
+  constructor(readonly durable: string) {
+    super(
+      `durable '${durable}' was handled by a worker within the last two minutes; stop the workers that have it, or deploy ` +
+        'them without it, and retire it two minutes later.',
+    );
+  }
+}
+
 /** A request about the schema that cannot be carried out as asked. */
 export class SchemaError extends OutboxError {
   readonly code = 'OUTBOX_SCHEMA';

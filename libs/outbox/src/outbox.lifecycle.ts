@@ -7,6 +7,7 @@ import { secondWorkers } from './boot/sole-worker.check.js';
 import type { ConsumerService } from './consume/consumer.service.js';
 import type { LateRecorder } from './consume/late-recorder.js';
 import { registerDurables } from './consume/registration.js';
+import { isServed } from './consume/served.js';
 import type { BackgroundService } from './core/background-service.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import type { Transport } from './core/transport.js';
@@ -114,14 +115,16 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const number = await untilAnswered(() => lock.enrol(), waiting);
     const second = await untilAnswered(() => secondWorkers(context, number), waiting);
     if (second.length > 0) throw new OutboxBootError(second);
-    const durables = await untilAnswered(() => registerDurables(database, connection, registry.all), waiting);
+    // All that the modules have: another deployment of the same image may begin later, and shall miss nothing until then.
+    const registered = await untilAnswered(() => registerDurables(database, connection, registry.all), waiting);
+    const durables = new Map([...registered].filter(([, { durable }]) => isServed(settings, durable)));
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);
     await transport.start(consumer);
     await this.listJobs();
     for (const service of [lock, relay, taker, ...others, scheduler, listener]) service?.start();
     log.log(
-      `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${registry.all.map((s) => s.durable).join(', ') || 'none, it only relays'}`,
+      `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${[...durables.values()].map((s) => s.durable).join(', ') || 'none, it only relays'}`,
     );
   }
 

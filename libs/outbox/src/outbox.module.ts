@@ -18,6 +18,7 @@ import { OutboxLifecycle } from './outbox.lifecycle.js';
 import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
 import { type OutboxParts, wire } from './outbox.wiring.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
+import { Durables } from './recover/durables.service.js';
 import { Outbox } from './transactions/outbox.js';
 import { postgres } from './transports/postgres/postgres.transport.js';
 
@@ -127,9 +128,10 @@ function root(
       { provide: Outbox, useFactory: (parts: OutboxParts) => parts.outbox, inject: [PARTS] },
       { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
       { provide: OutboxHealth, useFactory: (parts: OutboxParts) => parts.health, inject: [PARTS] },
+      { provide: Durables, useFactory: (parts: OutboxParts) => parts.durables, inject: [PARTS] },
       { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
     ],
-    exports: [Outbox, EventPublisher, DeadLetters, OutboxHealth, KnownEvents],
+    exports: [Outbox, EventPublisher, DeadLetters, Durables, OutboxHealth, KnownEvents],
   };
 }
 

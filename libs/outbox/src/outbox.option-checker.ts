@@ -85,6 +85,16 @@ export class OptionChecker {
     return (attempt) => jittered(ladderStep(ladder, attempt));
   }
 
+  /** Names of durables in which `*` stands for any part. */
+  durables(name: string, value: unknown): readonly string[] {
+    const fits = (each: unknown): each is string => typeof each === 'string' && /^[a-z0-9_*-]{1,64}$/.test(each);
+    if (Array.isArray(value) && value.every(fits)) return value;
+    this.add(
+      `option '${name}' is ${JSON.stringify(value)}; it is a list of durables such as ['ledger', 'receipt-*'], where * stands for any part of a name`,
+    );
+    return [];
+  }
+
   transport(value: TransportFactory | undefined, fallback: TransportFactory): TransportFactory {
     if (value === undefined || (typeof value === 'object' && typeof value?.create === 'function'))
       return value ?? fallback;

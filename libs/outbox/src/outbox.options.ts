@@ -41,6 +41,14 @@ export interface OutboxOptions {
   readonly handlers?: {
     /** Handlers at once in this process, over all durables. Default floor((pool − 2) / 2), at least 1. */
     readonly concurrency?: number;
+    /**
+     * Durables that this process handles, of those its modules have: names, with `*` for any part of one. So one image
+     * serves several deployments. What is left out is registered all the same, and waits for a process that has it.
+     * Default: all.
+     */
+    readonly only?: readonly string[];
+    /** Durables that this process does not handle; `only` counts first. Default: none. */
+    readonly except?: readonly string[];
     /** Attempts in all, the first included. Default 10. */
     readonly maxAttempts?: number;
     /** Default 2 s, 10 s, 30 s, 2 min, 10 min, 30 min, 1 h, 3 h, 6 h, each within 10 %. */
@@ -101,7 +109,7 @@ const known: Record<string, readonly string[]> = {
   tenancy: ['current', 'list'],
   transactions: ['repositories'],
   infrastructure: ['url'],
-  handlers: ['concurrency', 'maxAttempts', 'backoff', 'timeout'],
+  handlers: ['concurrency', 'only', 'except', 'maxAttempts', 'backoff', 'timeout'],
   relay: ['batch', 'poll'],
   retention: ['after', 'schedule'],
 };
@@ -121,6 +129,8 @@ export class OutboxSettings {
   readonly infrastructureUrl: string | undefined;
   /** `undefined`: derived from the pool. */
   readonly handlerConcurrency: number | undefined;
+  readonly only: readonly string[] | undefined;
+  readonly except: readonly string[];
   readonly maxAttempts: number;
   readonly backoff: DelayOf;
   readonly timeoutMs: number;
@@ -154,6 +164,8 @@ export class OutboxSettings {
       options.handlers?.concurrency === undefined
         ? undefined
         : check.integer('handlers.concurrency', options.handlers.concurrency, 1, 1_000, 1);
+    this.only = options.handlers?.only && check.durables('handlers.only', options.handlers.only);
+    this.except = check.durables('handlers.except', options.handlers?.except ?? []);
     this.maxAttempts = check.integer('handlers.maxAttempts', options.handlers?.maxAttempts, 1, 1_000, 10);
     this.backoff =
       check.backoff('handlers.backoff', options.handlers?.backoff) ??

@@ -28,6 +28,7 @@ import { appName, OutboxLifecycle } from './outbox.lifecycle.js';
 import type { OutboxSettings } from './outbox.options.js';
 import { BackfillService } from './recover/backfill.service.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
+import { Durables } from './recover/durables.service.js';
 import { SweepService } from './recover/sweep.service.js';
 import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
@@ -61,6 +62,7 @@ export interface OutboxParts {
   readonly outbox: Outbox;
   readonly publisher: EventPublisher;
   readonly deadLetters: DeadLetters;
+  readonly durables: Durables;
   readonly health: OutboxHealth;
   readonly lifecycle: OutboxLifecycle;
 }
@@ -128,8 +130,15 @@ export function wire(input: WiringInput): OutboxParts {
       known: input.catalog,
     }),
     deadLetters: new DeadLetters(database, base.wakeTakers),
+    durables: new Durables(database, input.log),
     lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
-    health: new OutboxHealth(database, base.connection, works(settings) ? base.identity : undefined, settings.pollMs),
+    health: new OutboxHealth(
+      database,
+      base.connection,
+      works(settings) ? base.identity : undefined,
+      settings.pollMs,
+      () => base.listener?.listening ?? null,
+    ),
   };
 }
 
@@ -155,7 +164,7 @@ function lifecycle(
     follower: base.follower,
     connection,
     transport,
-    lock: new WorkerLockService(database, identity, appName(), exclusive, () => consumer.running, wakeTaker, log),
+    lock: new WorkerLockService(database, identity, appName(), exclusive, consumer, wakeTaker, log),
     consumer,
     recorder,
     relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, notifier.deliveries, log),

@@ -10,16 +10,16 @@ export const strayDurablesCheck: BootCheck = {
     if (!works(settings)) return [];
     const own = registry.all.flatMap(({ durable, formerly }) => [durable, ...formerly]);
     for (const durable of await onPool(context, (ask) => ask(database.facts.strayDurables(own))))
-      warn(durable.state === 'active' ? unknown(durable, settings.schema) : switchedOff(durable, settings.schema));
+      warn(durable.state === 'active' ? unknown(durable) : switchedOff(durable));
     return [];
   },
 };
 
-function unknown({ id, name, seen, waiting }: StrayDurable, schema: string): string {
+function unknown({ name, seen, waiting }: StrayDurable): string {
   const count = waiting > 10_000 ? 'more than 10,000' : waiting.toLocaleString('en');
-  return `durable '${name}' is registered in the database (last on ${seen ?? 'an unknown day'}), but no handler of this app has it; deliveries that wait for it: ${count}, and each of its events adds one. If another app handles it, all is well. If it was renamed or removed, end it: UPDATE ${schema}.durables SET state = 'retired' WHERE id = ${id}; then, to drop what waits: DELETE FROM ${schema}.deliveries WHERE durable = ${id}`;
+  return `durable '${name}' is registered in the database (last on ${seen ?? 'an unknown day'}), but no handler of this app has it; deliveries that wait for it: ${count}, and each of its events adds one. If another app handles it, all is well. If it was renamed, say so with formerly; if it was removed, end it with the injected Durables: durables.retire('${name}'), which drops what waits`;
 }
 
-function switchedOff({ id, name, state }: StrayDurable, schema: string): string {
-  return `durable '${name}' has a handler in this app but is '${state}' in the database, so no new event is delivered to it; if it is wanted again: UPDATE ${schema}.durables SET state = 'active' WHERE id = ${id}`;
+function switchedOff({ name, state }: StrayDurable): string {
+  return `durable '${name}' has a handler in this app but is '${state}' in the database, so no new event is delivered to it; if it is wanted again: durables.revive('${name}') of the injected Durables`;
 }

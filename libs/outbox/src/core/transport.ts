@@ -51,6 +51,8 @@ export interface ForwardCounts {
   readonly taken: number;
   /** Deliveries that this process may now start or fetch: the taker is nudged when there are any. */
   readonly leftForTakers: number;
+  /** Deliveries that wait for other processes: they are told when there are any. */
+  readonly leftForOthers: number;
 }
 
 /** What `forRoot({ transport })` takes: `postgres()`, `memory()`, or an adapter of one's own. */

@@ -16,7 +16,11 @@ export type Answers = { readonly [P in HealthPart]?: readonly HealthRows[P][] } 
 };
 
 /** The rows as figures. */
-export function figuresOf(answers: Answers, identity: WorkerIdentity | undefined): HealthFigures {
+export function figuresOf(
+  answers: Answers,
+  identity: WorkerIdentity | undefined,
+  listening: boolean | null,
+): HealthFigures {
   const relay = answers.relay?.[0];
   const letters = answers.deadLetters?.[0];
   return {
@@ -24,13 +28,18 @@ export function figuresOf(answers: Answers, identity: WorkerIdentity | undefined
     deliveries: answers.deliveries ? deliveries(answers.deliveries) : null,
     deadLetters: letters ? { open: letters.open, oldest: date(letters.oldest) } : null,
     jobs: answers.jobs ? jobs(answers.jobs) : null,
-    worker: identity ? worker(answers, identity) : null,
+    worker: identity ? { ...worker(answers, identity), listening } : null,
     vacuum: answers.vacuum ? { holder: holder(answers.vacuum[0]) } : null,
   };
 }
 
 function deliveries(rows: readonly WaitingRow[]): DeliveryFigures {
-  const durables = rows.map(({ durable, waiting, oldest_ms }) => ({ durable, waiting, oldestMs: oldest_ms }));
+  const durables = rows.map(({ durable, waiting, oldest_ms, unseen_ms }) => ({
+    durable,
+    waiting,
+    oldestMs: oldest_ms,
+    unseenMs: unseen_ms,
+  }));
   const waiting = durables.reduce((sum, row) => sum + row.waiting, 0);
   return { waiting: Math.min(waiting, countedTo), oldestMs: durables[0]?.oldestMs ?? null, durables };
 }
@@ -56,7 +65,7 @@ function running(row: JobStateRow): RunningJob {
 }
 
 /** Its number may have been lost, or another taken, while the server was asked for the one before. */
-function worker({ lock, asked }: Answers, { number }: WorkerIdentity): WorkerFigures {
+function worker({ lock, asked }: Answers, { number }: WorkerIdentity): Omit<WorkerFigures, 'listening'> {
   if (number === undefined) return { number: null, holdsLock: false };
   return { number, holdsLock: number === asked ? (lock?.[0]?.held ?? null) : null };
 }

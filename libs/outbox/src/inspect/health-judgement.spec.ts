@@ -19,7 +19,7 @@ const inOrder: HealthFigures = {
   deliveries: { waiting: 0, oldestMs: null, durables: [] },
   deadLetters: { open: 0, oldest: null },
   jobs: { running: [], lostLocks: [] },
-  worker: { number: 7, holdsLock: true },
+  worker: { number: 7, holdsLock: true, listening: true },
   vacuum: { holder: null },
 };
 
@@ -28,8 +28,11 @@ const waits = (...durables: [string, number][]) => ({
   deliveries: {
     waiting: durables.length,
     oldestMs: durables[0]?.[1] ?? null,
-    durables: durables.map(([durable, oldestMs]) => ({ durable, waiting: 1, oldestMs })),
+    durables: durables.map(([durable, oldestMs]) => ({ durable, waiting: 1, oldestMs, unseenMs: 0 })),
   },
+});
+const unserved = (oldestMs: number, unseenMs: number | null) => ({
+  deliveries: { waiting: 1, oldestMs, durables: [{ durable: 'ledger', waiting: 1, oldestMs, unseenMs }] },
 });
 const run = (given: Partial<RunningJob>) => ({
   jobs: {
@@ -84,9 +87,25 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
     'deliveries that wait long, each durable by its name',
     waits(['mail', 1 * hour + pollMs + 1], ['ledger', 6 * minute], ['audit', 4 * minute]),
     ['red', 'deliveries', /^durable 'mail': 1 delivery is due and taken by no worker, the oldest for 60 min/],
-    ['yellow', 'deliveries', /'ledger': .* for 6 min: its handlers are too slow or too few \(.*retire it/],
+    ['yellow', 'deliveries', /'ledger': .* for 6 min: its handlers are too slow or too few; add workers/],
   ],
 
+  ['a durable without a worker, for as long as a deploy may take', unserved(5 * minute, 3 * hour)],
+  [
+    'a durable without a worker',
+    unserved(5 * minute + 1, 5 * minute + 1),
+    [
+      'red',
+      'unserved',
+      /^durable 'ledger': 1 delivery is due, and no worker .* for 5 min: .*handlers\.only.*Durables\.retire/,
+    ],
+  ],
+  ['a durable that never had one', unserved(6 * minute, null), ['red', 'unserved', /was seen ever/]],
+  [
+    'a worker that does not hear others',
+    { worker: { number: 7, holdsLock: true, listening: false } },
+    ['yellow', 'listener', /LISTEN.*at its poll, and nothing else changes/],
+  ],
   [
     'a dead letter, however old',
     { deadLetters: { open: 1, oldest: new Date('2020-01-02T03:04:05Z') } },
@@ -136,15 +155,15 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
 
   [
     'a worker without a number',
-    { worker: { number: null, holdsLock: false } },
+    { worker: { number: null, holdsLock: false, listening: true } },
     ['red', 'worker', /holds no worker number.*outbox\.worker/],
   ],
   [
     'a worker whose lock is gone',
-    { worker: { number: 7, holdsLock: false } },
+    { worker: { number: 7, holdsLock: false, listening: true } },
     ['red', 'worker', /worker 7, but the server holds no lock.*pooler/],
   ],
-  ['a worker whose lock nobody could ask for', { worker: { number: 7, holdsLock: null } }],
+  ['a worker whose lock nobody could ask for', { worker: { number: 7, holdsLock: null, listening: true } }],
 
   ['a transaction of five minutes', holder({ forMs: 5 * minute, transactions: 9_000_000 })],
   [

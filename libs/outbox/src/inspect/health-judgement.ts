@@ -28,6 +28,8 @@ interface Limits {
 const relayLag: Limits = { yellow: 30 * seconds, red: 5 * minutes };
 /** Beyond the poll as well. Longer than the relay's, because a burst may wait for slow handlers and be in order. */
 const deliveryWait: Limits = { yellow: 5 * minutes, red: 1 * hours };
+/** Workers say once a minute what they handle; a deploy may take some. */
+const unserved = 5 * minutes;
 /** A job of every second that takes two is slow and not hung: past its next slot counts from here on. */
 const lateFrom = 5 * seconds;
 /** The hot tables double their dead rows in minutes under load; after an hour every poll of everybody pays for it. */
@@ -61,13 +63,20 @@ function problem(status: 'yellow' | 'red' | undefined, code: HealthCode, message
   return status === undefined ? [] : [{ status, code, message: message() }];
 }
 
-function worker({ number, holdsLock }: WorkerFigures): HealthProblem[] {
-  if (number !== null && holdsLock !== false) return [];
-  return problem('red', 'worker', () =>
+function worker({ number, holdsLock, listening }: WorkerFigures): HealthProblem[] {
+  const deaf = problem(
+    listening === false ? 'yellow' : undefined,
+    'listener',
+    () =>
+      'this process does not hear of work from others (LISTEN): it finds that at its poll, and nothing else changes. It connects again by itself; if not, its log says why (outbox.listener), and infrastructure.url must not lead through a transaction pooler',
+  );
+  if (number !== null && holdsLock !== false) return deaf;
+  const lost = problem('red', 'worker', () =>
     number === null
       ? 'this process holds no worker number and takes nothing: it is starting or stopping, or the connection of its lock was lost and it could not take another number yet; the log says why (outbox.worker)'
       : `this process takes itself for worker ${number}, but the server holds no lock of that number, so that others free what it has taken; it notices within seconds, and if not, look whether infrastructure.url leads through a transaction pooler`,
   );
+  return [...lost, ...deaf];
 }
 
 function relay({ waiting, lagMs }: RelayFigures, pollMs: number): HealthProblem[] {
@@ -81,14 +90,22 @@ function relay({ waiting, lagMs }: RelayFigures, pollMs: number): HealthProblem[
 }
 
 function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProblem[] {
-  return durables.flatMap(({ durable, waiting, oldestMs }) =>
-    problem(
+  return durables.flatMap(({ durable, waiting, oldestMs, unseenMs }) => {
+    const gone = unseenMs === null || unseenMs > unserved;
+    if (gone && oldestMs > unserved)
+      return problem(
+        'red',
+        'unserved',
+        () =>
+          `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due, and no worker that handles it was seen ${unseenMs === null ? 'ever' : `for ${span(unseenMs)}`}: start one (look at handlers.only and except), or end it if its code is gone (Durables.retire)`,
+      );
+    return problem(
       beyond(oldestMs - pollMs, deliveryWait),
       'deliveries',
       () =>
-        `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few (more workers, a higher handlers.concurrency), or no worker has its code any more (retire it: outbox.durables)`,
-    ),
-  );
+        `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few; add workers, or raise handlers.concurrency`,
+    );
+  });
 }
 
 /** Never red: what is dead waits for a person, and nothing else waits for it. */

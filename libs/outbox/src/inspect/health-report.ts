@@ -6,6 +6,8 @@ export type HealthCode =
   | 'worker'
   | 'relay'
   | 'deliveries'
+  | 'unserved'
+  | 'listener'
   | 'dead-letters'
   | 'job-hung'
   | 'job-late'
@@ -59,6 +61,8 @@ export interface WaitingDurable {
   readonly durable: string;
   readonly waiting: number;
   readonly oldestMs: number;
+  /** Since a worker that handles it was last seen, to about a minute; null when none ever was. */
+  readonly unseenMs: number | null;
 }
 
 /** Letters that are neither retried nor resolved. */
@@ -95,6 +99,8 @@ export interface WorkerFigures {
   readonly number: number | null;
   /** Whether the server agrees that the lock of this number is held; null when it could not be asked. */
   readonly holdsLock: boolean | null;
+  /** Whether other processes can wake it; null where nobody else works (memory()). */
+  readonly listening: boolean | null;
 }
 
 /** The oldest transaction that keeps vacuum from removing dead rows. */

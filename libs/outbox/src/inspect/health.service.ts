@@ -37,13 +37,15 @@ export class OutboxHealth {
     /** Of a process that works. */
     private readonly identity: WorkerIdentity | undefined,
     private readonly pollMs: number,
+    /** Whether other processes can wake this one; null where nobody else works. */
+    private readonly listening: () => boolean | null = () => null,
   ) {}
 
   /** Never throws, and never takes longer than 5 seconds: a database that does not answer is a red report. */
   async check(): Promise<HealthReport> {
     try {
       const { answers, problems } = await withDeadline('it', answerMs, this.look());
-      const figures = figuresOf(answers, this.identity);
+      const figures = figuresOf(answers, this.identity, this.listening());
       return healthReport(figures, [...problems, ...judge(figures, this.pollMs)]);
     } catch (error) {
       return this.unanswered(error);
@@ -102,7 +104,9 @@ export class OutboxHealth {
 
   private unanswered(error: unknown): HealthReport {
     const message = `the database gave no figures: ${textOf(error)}; see whether it is up and reachable, and what holds it up`;
-    const worker = this.identity ? { number: this.identity.number ?? null, holdsLock: null } : null;
+    const worker = this.identity
+      ? { number: this.identity.number ?? null, holdsLock: null, listening: this.listening() }
+      : null;
     return healthReport({ ...noFigures, worker }, [{ status: 'red', code: 'database', message }]);
   }
 }

@@ -1,7 +1,7 @@
 import type { Nudge } from '../core/wake-signal.js';
-import { clientOf, type Database } from '../tables/database.js';
+import type { Database } from '../tables/database.js';
 import type { DeadLetterRow } from '../tables/dead-letters.table.js';
-import { type BatchResult, sendOne } from '../tables/wire/batch.js';
+import type { BatchResult } from '../tables/wire/batch.js';
 import type { Bound } from '../tables/wire/statement.js';
 
 /** A delivery that was given up, with the whole event. */
@@ -66,12 +66,8 @@ export class DeadLetters {
   }
 
   private async send<Row>(bound: Bound<Row>): Promise<BatchResult<Row>> {
-    const runner = this.database.dataSource.createQueryRunner('master');
-    try {
-      return await sendOne(await clientOf(runner), bound);
-    } finally {
-      await runner.release();
-    }
+    const [result] = await this.database.onPool(bound);
+    return result;
   }
 }
 

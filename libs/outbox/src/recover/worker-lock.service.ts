@@ -1,3 +1,4 @@
+import type { ConsumerService } from '../consume/consumer.service.js';
 import { BackgroundService } from '../core/background-service.js';
 import type { Log } from '../core/throttled-log.js';
 import type { WakeSignal } from '../core/wake-signal.js';
@@ -28,7 +29,7 @@ export class WorkerLockService extends BackgroundService {
     private readonly identity: WorkerIdentity,
     private readonly app: string,
     private readonly exclusive: boolean,
-    private readonly inFlight: () => number,
+    private readonly consumer: Pick<ConsumerService, 'running' | 'durables'>,
     private readonly taker: WakeSignal,
     log: Log,
   ) {
@@ -70,7 +71,10 @@ export class WorkerLockService extends BackgroundService {
   protected async turn(): Promise<number> {
     const { number } = this.identity;
     if (number === undefined) await this.enrol();
-    else await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running: this.inFlight() })));
+    else {
+      const { running, durables } = this.consumer;
+      await this.connection.run(this.database.workers.seen(number, JSON.stringify({ running }), [...durables]));
+    }
     return seenEveryMs;
   }
 

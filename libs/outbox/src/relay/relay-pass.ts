@@ -18,6 +18,7 @@ export interface RelayPassParts {
 export interface RelayPassCounts {
   readonly taken: number;
   readonly leftForTakers: number;
+  readonly leftForOthers: number;
   /** The batch came back full: more rows wait. */
   readonly full: boolean;
   /** Milliseconds until the next row is due, if one waits. */
@@ -44,6 +45,7 @@ export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts>
   return {
     taken: counts.taken,
     leftForTakers: counts.leftForTakers,
+    leftForOthers: counts.leftForOthers,
     full: moreScheduled || counts.taken >= parts.batch,
     nextMs: batch.nextMs,
   };
@@ -76,7 +78,13 @@ class QueueBatch implements OutgoingBatch {
     if (!row) throw new Error('the fan-out statement returned no row');
     if (from.full) row.taken < batch ? floor.swept(row.minute_ago) : floor.reset();
     this.nextMs = row.next_ms ?? undefined;
-    return { taken: row.taken, leftForTakers: row.left, handedOver: leased(row.handed, worker) };
+    return {
+      taken: row.taken,
+      leftForTakers: row.left,
+      // What this process has no room for, somebody else may have.
+      leftForOthers: row.left + row.elsewhere,
+      handedOver: leased(row.handed, worker),
+    };
   }
 }
 

@@ -53,8 +53,7 @@ export class RelayService extends BackgroundService {
     if (wait > 0) await pause(Math.ceil(wait), undefined, { signal });
     const counts = await this.pass();
     if (counts.leftForTakers > 0) this.taker.nudge();
-    // Also of durables that are not handled here.
-    if (counts.leftForTakers > 0 && this.identity.others > 0) this.others.nudge();
+    if (counts.leftForOthers > 0 && this.identity.others > 0) this.others.nudge();
     if (counts.full) return 0;
     return Math.min(jittered(this.settings.pollMs), counts.nextMs ?? Number.POSITIVE_INFINITY);
   }

@@ -15,7 +15,8 @@ import { QueueTable } from './queue.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
-import { type Statement, statement } from './wire/statement.js';
+import { type BatchResults, sendBatch } from './wire/batch.js';
+import { type Bound, type Statement, statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
 
 /** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
@@ -79,6 +80,16 @@ export class Database {
     hooks?: ConnectionHooks,
   ): InfrastructureConnection {
     return new InfrastructureConnection(purpose, () => this.infrastructureConfig(purpose), log, settings, hooks);
+  }
+
+  /** Sends statements as one message on a connection of the application's pool, outside any transaction of its own. */
+  async onPool<const S extends readonly Bound[]>(...statements: S): Promise<BatchResults<S>> {
+    const runner = this.dataSource.createQueryRunner('master');
+    try {
+      return await sendBatch(await clientOf(runner), statements);
+    } finally {
+      await runner.release();
+    }
   }
 
   private infrastructureConfig(purpose: string): ClientConfig {

@@ -1,18 +1,55 @@
 import type { LockKeys } from './schema/schema-name.js';
 import { inSchema, statement } from './wire/statement.js';
 
+export interface DurableRow {
+  readonly name: string;
+  readonly formerly: readonly string[];
+  readonly state: 'active' | 'retired';
+  readonly seen_ms: number | null;
+  readonly types: readonly { readonly pattern: string; readonly since_ms: number | null }[];
+  readonly waiting: number;
+}
+
+export interface RetiredRow {
+  readonly id: number;
+  /** Of the type that was ended; null when there is none, or all were. */
+  readonly matcher: string | null;
+  /** A worker has it: nothing was changed. */
+  readonly served: boolean;
+}
+
+export interface DroppedRow {
+  readonly gone: number;
+  /** Where the next chunk begins; null when there is none. */
+  readonly last: string | null;
+}
+
 /** `durables` and `durable_types`: who is to get what, since when. The fan-out reads them, so the relay needs no handler. */
 export class DurablesTable {
   readonly registrationLock;
   readonly rename;
   readonly register;
   readonly backfill;
+  /** An operator's statement waits no longer for the registration lock than this. */
+  readonly patience = statement('durables_patience', "SELECT set_config('lock_timeout', '5s', true)");
+  /** No parameters. */
+  readonly list;
+  /** Parameters: name, type or null. Sent behind `registrationLock`. */
+  readonly retire;
+  /** Parameters: name. Sent behind `registrationLock`. */
+  readonly revive;
+  /** Parameters: id, matcher or null, the event id to begin behind. */
+  readonly drop;
 
   constructor(schema: string, keys: LockKeys) {
     this.registrationLock = statement('registration_lock', `SELECT pg_advisory_xact_lock(${keys.registration}, 0)`);
     this.rename = statement('rename_durables', inSchema(schema, renameSql));
     this.register = statement<{ id: number; name: string }>('register', inSchema(schema, registerSql));
     this.backfill = statement<{ open: number; found: number }>('backfill', inSchema(schema, backfillSql));
+    this.list = statement<DurableRow>('durables_list', inSchema(schema, listSql));
+    this.retire = statement<RetiredRow>('durables_retire', inSchema(schema, retireSql));
+    this.revive = statement('durables_revive', inSchema(schema, reviveSql));
+    this.drop = statement<DroppedRow>('durables_drop', inSchema(schema, dropSql));
   }
 }
 
@@ -71,3 +108,37 @@ i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, t.durable F
       ON CONFLICT DO NOTHING RETURNING 1),
 u AS (UPDATE outbox.durable_types d SET backfill_to = (SELECT CASE WHEN count(*) = $2::int THEN max(id::text)::uuid END FROM p) FROM t WHERE d.durable = t.durable AND d.pattern = t.pattern)
 SELECT (SELECT count(*)::int FROM t) AS open, (SELECT count(*)::int FROM i) AS found`;
+
+/** `since` is -infinity for a type that began at the beginning. */
+const listSql = `
+SELECT d.name, to_jsonb(d.formerly) AS formerly, d.state, floor(extract(epoch FROM d.seen_at) * 1000)::bigint AS seen_ms,
+  (SELECT coalesce(json_agg(json_build_object('pattern', t.pattern, 'since_ms', CASE WHEN isfinite(t.since) THEN floor(extract(epoch FROM t.since) * 1000)::bigint END)
+     ORDER BY t.pattern), '[]') FROM outbox.durable_types t WHERE t.durable = d.id AND t.ended_at IS NULL) AS types,
+  (SELECT count(*)::int FROM (SELECT 1 FROM outbox.deliveries x WHERE x.durable = d.id AND x.lease IS NULL LIMIT 10001) w) AS waiting
+FROM outbox.durables d ORDER BY d.name`;
+
+/** With a type, the durable stays; it may be handled meanwhile. */
+const retireSql = `
+WITH d AS MATERIALIZED (SELECT id, $2::text IS NULL AND state = 'active' AND coalesce(seen_at > clock_timestamp() - interval '2 minutes', false) AS served
+      FROM outbox.durables WHERE name = $1::text),
+t AS (UPDATE outbox.durable_types y SET ended_at = coalesce(ended_at, clock_timestamp()), backfill_to = NULL FROM d
+      WHERE y.durable = d.id AND NOT d.served AND ($2::text IS NULL OR y.pattern = $2::text) RETURNING y.pattern, y.matcher),
+s AS (UPDATE outbox.durables r SET state = 'retired' FROM d WHERE r.id = d.id AND NOT d.served AND $2::text IS NULL)
+SELECT d.id, d.served, (SELECT matcher FROM t WHERE pattern = $2::text) AS matcher FROM d`;
+
+/** What it missed in between it does not get. */
+const reviveSql = `
+WITH d AS (UPDATE outbox.durables SET state = 'active' WHERE name = $1::text RETURNING id)
+UPDATE outbox.durable_types t SET ended_at = NULL, since = clock_timestamp() FROM d WHERE t.durable = d.id AND t.ended_at IS NOT NULL RETURNING t.durable`;
+
+/**
+ * A chunk of what waits for a durable, in the order of ids; of a type alone, unless another of its patterns covers the
+ * event as well. What a worker holds ends with that worker's attempt.
+ */
+const dropSql = `
+WITH c AS MATERIALIZED (SELECT ctid AS tid, event_id FROM outbox.deliveries WHERE durable = $1::smallint AND lease IS NULL AND event_id > $3::uuid
+      ORDER BY event_id LIMIT 5000 FOR UPDATE SKIP LOCKED),
+g AS (DELETE FROM outbox.deliveries WHERE ctid = ANY (ARRAY(SELECT c.tid FROM c LEFT JOIN outbox.events e ON e.bucket = outbox.bucket(c.event_id) AND e.id = c.event_id
+      WHERE $2::text IS NULL OR (e.type LIKE $2::text AND NOT EXISTS (SELECT 1 FROM outbox.durable_types t
+        WHERE t.durable = $1::smallint AND t.ended_at IS NULL AND e.type LIKE t.matcher)))) RETURNING 1)
+SELECT (SELECT count(*)::int FROM g) AS gone, (SELECT max(event_id::text) FROM c) AS last`;

@@ -17,6 +17,8 @@ export interface WaitingRow {
   /** Up to `countedTo`. */
   readonly waiting: number;
   readonly oldest_ms: number;
+  /** Since a worker that handles it was last seen; null when none ever was. */
+  readonly unseen_ms: number | null;
 }
 
 export interface OpenLettersRow {
@@ -143,7 +145,8 @@ const ready = (interruptions: string): string =>
  * is not asked for.
  */
 const deliveriesSql = `
-SELECT n.name AS durable, least(w.waiting, ${countedTo})::int AS waiting, ${milliseconds('statement_timestamp() - w.oldest')} AS oldest_ms
+SELECT n.name AS durable, least(w.waiting, ${countedTo})::int AS waiting, ${milliseconds('statement_timestamp() - w.oldest')} AS oldest_ms,
+  ${milliseconds('statement_timestamp() - n.seen_at')} AS unseen_ms
 FROM outbox.durables n CROSS JOIN LATERAL (SELECT count(*) AS waiting, min(due_at) AS oldest
   FROM ((${ready(`< ${aloneFrom}`)}) UNION ALL (${ready(`>= ${aloneFrom}`)})) d) w
 WHERE n.state = 'active' AND w.waiting > 0 ORDER BY w.oldest, n.name`;

@@ -5,6 +5,8 @@ export interface FanOutRow {
   readonly taken: number;
   /** Waiting rows of this process's own durables that were beyond its room. */
   readonly left: number;
+  /** Waiting rows of durables that this process does not handle, or has no room for at all. */
+  readonly elsewhere: number;
   /** One minute ago by the database's clock; see `Floor`. */
   readonly minute_ago: string;
   /** Milliseconds until the next row of the queue is due; null when none waits. */
@@ -47,6 +49,7 @@ d AS (INSERT INTO outbox.deliveries (event_id, durable, lease)
       ON CONFLICT DO NOTHING RETURNING event_id, durable, lease)
 SELECT (SELECT count(*)::int FROM q) AS taken,
        (SELECT count(*)::int FROM d WHERE lease IS NULL AND durable = ANY ($4::smallint[])) AS "left",
+       (SELECT count(*)::int FROM d WHERE lease IS NULL AND durable <> ALL ($4::smallint[])) AS elsewhere,
        (statement_timestamp() - interval '1 minute')::text AS minute_ago,
        (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms,
        (SELECT json_agg(json_build_array(event_id, durable) ORDER BY event_id) FROM d WHERE lease IS NOT NULL) AS handed`;

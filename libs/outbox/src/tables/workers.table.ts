@@ -25,8 +25,14 @@ WITH n AS (SELECT nextval(pg_get_serial_sequence('outbox.workers', 'id'))::int A
 v AS (INSERT INTO outbox.lives (worker) SELECT id FROM l)
 INSERT INTO outbox.workers (id, app, exclusive) OVERRIDING SYSTEM VALUE SELECT id, $1::text, $2::boolean FROM l RETURNING id, (SELECT count(*)::int FROM outbox.workers) AS others`;
 
-/** Every 5 s; for people and views, nothing depends on it. Parameters: number, in flight. */
-const seenSql = 'UPDATE outbox.workers SET seen_at = clock_timestamp(), in_flight = $2::jsonb WHERE id = $1::int';
+/**
+ * Every 5 s; for people, views and health, nothing depends on it. Durables are written once a minute, and those that
+ * somebody else is writing now are left to him. Parameters: number, in flight, the durables that it handles.
+ */
+const seenSql = `
+WITH d AS (UPDATE outbox.durables SET seen_at = clock_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM outbox.durables
+  WHERE id = ANY ($3::smallint[]) AND (seen_at IS NULL OR seen_at < clock_timestamp() - interval '1 minute') FOR UPDATE SKIP LOCKED)))
+UPDATE outbox.workers SET seen_at = clock_timestamp(), in_flight = $2::jsonb WHERE id = $1::int`;
 
 /**
  * Live workers but this one. Parameters: own number (0 before there is one). The try-lock is shared, so that of two who
