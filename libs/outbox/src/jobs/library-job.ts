@@ -15,7 +15,10 @@ export interface LibraryJob {
 /** Adds it to the jobs of the app, or what is wrong with its schedule to their problems. */
 export function addLibraryJob(jobs: JobRegistry, { name, where, expression, run }: LibraryJob): void {
   const problem = cronProblem(expression, 'UTC');
-  if (problem) return jobs.problem(`option '${where}': ${problem}`);
+  if (problem) {
+    jobs.problem(`option '${where}': ${problem}`);
+    return;
+  }
   jobs.add({
     name,
     where,
