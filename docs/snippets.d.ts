@@ -1,9 +1,12 @@
 // What the snippets of the README and the guide may use without declaring it.
+/// <reference path="./terminus.d.ts" />
+import type { INestApplicationContext } from '@nestjs/common';
 import type { DeadLetters as DeadLettersService, EventPublisher as EventPublisherService } from 'nestjs-outbox';
 import type { DataSource as DataSourceType, EntityManager, MigrationInterface, QueryRunner } from 'typeorm';
 
 declare global {
   const dataSource: DataSourceType;
+  const app: INestApplicationContext;
   const publisher: EventPublisherService;
   const deadLetters: DeadLettersService;
   const manager: EntityManager;

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { createDatabase, type TestDatabase } from '../../../../test/support/test-database.js';
@@ -22,9 +22,16 @@ describe('health, of a server that does not answer', () => {
   /** AuthenticationOk and ReadyForQuery, and then nothing. */
   const welcome = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]);
 
+  const sockets: Socket[] = [];
+  let server: Server;
+
+  afterEach(() => {
+    for (const socket of sockets) socket.destroy();
+    server?.close();
+  });
+
   it('is red within its five seconds, and its probes do not pile up in front of the loops', async () => {
-    const sockets: Socket[] = [];
-    const server = createServer((socket) => {
+    server = createServer((socket) => {
       sockets.push(socket);
       socket.on('error', () => {});
       // The first hangs; whoever comes later is turned away at once.
@@ -58,9 +65,6 @@ describe('health, of a server that does not answer', () => {
     await expect(connection.run(database.facts.clock())).rejects.toThrow();
     expect(sockets).toHaveLength(2);
     await connection.close();
-    for (const socket of sockets) socket.destroy();
-    server.close();
-    await once(server, 'close');
   }, 40_000);
 
   it('is red for a DataSource that was never initialized', async () => {
