@@ -1,19 +1,11 @@
 import { afterAll, beforeAll } from '@jest/globals';
 import type { Provider } from '@nestjs/common';
-import {
-  type DeliveryContext,
-  type JobContext,
-  type JobSchedule,
-  type OutboxEvent,
-  PeriodicJob,
-  type PeriodicJobOptions,
-  Subscribe,
-  type SubscribeOptions,
-  type TenantJobContext,
-} from 'nestjs-outbox';
+import { type DeliveryContext, type OutboxEvent, Subscribe, type SubscribeOptions } from 'nestjs-outbox';
 import { eventually } from './eventually.js';
 import { bootApp, type TestApp, type TestAppOptions } from './test-app.js';
 import { createDatabase, type TestDatabase } from './test-database.js';
+
+export { job } from './job.js';
 
 /** Where handlers leave what they did; the columns that a test does not need stay empty. */
 const effectsTable = `CREATE TABLE effects (n bigint GENERATED ALWAYS AS IDENTITY, event_id uuid, durable text, attempt int,
@@ -116,21 +108,4 @@ export async function effect(event: OutboxEvent, context: DeliveryContext, note 
     'INSERT INTO effects (event_id, durable, attempt, note, app) VALUES ($1, $2, $3, $4, $5)',
     [event.id, context.durable, context.attempt, note, app],
   );
-}
-
-/** A provider with one periodic job, likewise. Its name defaults to the test's own. */
-export function job<const O extends PeriodicJobOptions>(
-  name: string,
-  schedule: JobSchedule,
-  run: (context: O extends { readonly perTenant: object } ? TenantJobContext : JobContext) => unknown,
-  options?: O,
-): Provider {
-  class Job {
-    run(context: JobContext & TenantJobContext): unknown {
-      return run(context as never);
-    }
-  }
-  const method = Object.getOwnPropertyDescriptor(Job.prototype, 'run') as TypedPropertyDescriptor<() => unknown>;
-  PeriodicJob(schedule, { name, ...options })(Job.prototype, 'run', method);
-  return { provide: Symbol(name), useClass: Job };
 }

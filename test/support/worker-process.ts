@@ -7,10 +7,11 @@ import { eventually } from './eventually.js';
 export interface WorkerReport {
   readonly kind: 'ready' | 'started' | 'finished' | 'log';
   readonly eventId?: string;
+  /** Of a log line; of a job, its name. */
   readonly text?: string;
 }
 
-/** A whole worker process (see worker-main.ts), to be killed, paused and replaced. */
+/** A whole worker process (see worker-main.ts and job-main.ts), to be killed, paused and replaced. */
 export class WorkerProcess {
   readonly reports: WorkerReport[] = [];
   private readonly noise: string[] = [];
@@ -28,9 +29,8 @@ export class WorkerProcess {
   }
 
   /** The process, which may not be up for a while. */
-  static launch(url: string, env: Readonly<Record<string, string>> = {}): WorkerProcess {
-    const main = join(process.cwd(), 'dist/test/support/worker-main.js');
-    const child = fork(main, [], {
+  static launch(url: string, env: Readonly<Record<string, string>> = {}, main = 'worker-main'): WorkerProcess {
+    const child = fork(join(process.cwd(), `dist/test/support/${main}.js`), [], {
       env: { ...process.env, DATABASE_URL: url, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
