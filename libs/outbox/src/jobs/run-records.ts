@@ -4,7 +4,7 @@ import { databaseTrouble } from '../core/database-errors.js';
 import { errorText } from '../core/error-text.js';
 import type { Log } from '../core/throttled-log.js';
 import { ThrottledLog } from '../core/throttled-log.js';
-import { messageOf } from '../outbox.job-errors.js';
+import { JobStoppedError, messageOf } from '../outbox.job-errors.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import type { JobOutcome } from '../tables/jobs.table.js';
@@ -63,6 +63,15 @@ export class RunRecords {
       this.log.warn(
         `job '${definition.name}' ended well at slot ${instant(attempt.slot)}, but had lost its lock on the way`,
       );
+  }
+
+  /**
+   * The process has no more time for a method that runs on. Unrecorded, the slot would be taken up as if its process had
+   * died: charged, and with no retries given up.
+   */
+  async leave({ attempt, definition }: JobRun): Promise<void> {
+    const why = errorText(new JobStoppedError(definition.name));
+    await this.connection.run(this.database.jobs.again(attempt, 'interrupted', why, null, false));
   }
 
   /** The last state of a parallel job. */

@@ -7,6 +7,7 @@ import { JobLockLostError, JobStoppedError, messageOf } from '../outbox.job-erro
 import type { JobAttempt, JobRow } from '../tables/jobs.table.js';
 import type { Entry } from './entry.js';
 import type { JobDefinition } from './job-definition.js';
+import type { JobRun } from './job-run.js';
 import { JobStarter, type StarterParts } from './job-starter.js';
 import type { ListedJobs } from './listed-jobs.js';
 import { dueSlot, nextStep } from './next-step.js';
@@ -92,14 +93,17 @@ export class SchedulerService extends BackgroundService {
     const left = running.filter(({ run }) => run);
     for (const { definition, run } of left) run?.abort(new JobStoppedError(definition.name));
     if (left.length > 0) await withDeadline('jobs', lastMs, ended).catch(() => {});
-    for (const { definition } of left.filter(({ run }) => run))
-      this.log.warn(
-        `stopping: job '${definition.name}' did not end within ${withinMs} ms; its slot is taken up elsewhere`,
-      );
+    await Promise.all(left.map(({ run }) => run && this.leave(run, withinMs)));
     this.closed = true;
     this.parts.records.close();
     this.listed?.close();
     await this.parts.connection.close();
+  }
+
+  private async leave(run: JobRun, withinMs: number): Promise<void> {
+    const { name } = run.definition;
+    this.log.warn(`stopping: job '${name}' did not end within ${withinMs} ms; its slot is taken up elsewhere`);
+    await withDeadline('jobs', lastMs, this.parts.records.leave(run)).catch(() => {});
   }
 
   protected async turn(): Promise<number> {
