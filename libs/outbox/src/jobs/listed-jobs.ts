@@ -69,7 +69,10 @@ export class ListedJobs {
   }
 }
 
-/** A `CronJob` without timers of its own: the scheduler decides, by the database's clock. `fireOnTick` lets it look. */
+/**
+ * A `CronJob` without timers of its own: the scheduler decides, by the database's clock. `fireOnTick` lets it look. Its
+ * `nextDate()` is the `cron` package's own word, which is not ours in a night in which the clock is changed.
+ */
 class ListedCronJob extends CronJob {
   private active = true;
 

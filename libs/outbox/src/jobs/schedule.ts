@@ -1,4 +1,5 @@
 import { CronTime } from 'cron';
+import { ZoneClock } from './zone-clock.js';
 
 /**
  * The slots of a job: instants that follow from the schedule alone, whoever computes them and whenever. Milliseconds
@@ -24,26 +25,44 @@ export function intervalSchedule(everyMs: number): Schedule {
 }
 
 const stepMs = 1_000;
-const resumeMs = 30 * 60_000;
 
 /**
- * A cron expression of five fields, six with seconds, or a preset such as `@daily`, in a time zone; its times are those
- * of the `cron` package, which `@nestjs/schedule` uses. When the clock goes back, a fixed hour's slot comes once and
- * those of every hour or minute go on without a gap. When it goes forward, a slot that the clock skips comes once, at
- * the end of the gap or (in zones where January is summer) as much later as the clock has jumped.
+ * A cron expression of five fields, six with seconds, or a preset such as `@daily`, in a time zone. Its slots are the
+ * moments at which the zone's clock shows what it says. When the clock goes back, what has fixed hours comes the first
+ * time alone, and what comes every hour (`*`) comes both times. When it goes forward, what it skips comes once, however
+ * much it is, at the moment of the change; what comes every hour just goes on.
  *
- * Throws what `cron` throws: for an expression or zone it does not know, and from `next` when no date fits within 8 years.
+ * The `cron` package, which `@nestjs/schedule` uses, computes them on a clock that nobody puts forward or back. Asked in
+ * the zone itself, cron 4.4 has 03:00 twice in a night that goes back (at the second 02:00, too), and what comes every
+ * half hour twice or once depending on whether it is asked in summer or in winter: processes would not agree.
+ *
+ * Throws for an expression or zone that is not known, and from `next` when no date fits within 8 years.
  */
 export function cronSchedule(expression: string, timeZone: string): Schedule {
-  const time = new CronTime(expression, timeZone);
-  const at = (moment: number): number => time.getNextDateFrom(new Date(moment), timeZone).toMillis();
-  const next = (after: number): number => {
-    let found = at(after);
-    // Where the clock jumps by an odd number of minutes (Chatham, 45) cron 4.4 may answer with a time that has passed.
-    for (let from = after + resumeMs; found <= after; from += resumeMs) found = at(from);
-    return found;
-  };
+  const time = new CronTime(expression, 'UTC');
+  const onClock = (shown: number): number => time.getNextDateFrom(new Date(shown), 'UTC').toMillis();
+  const everyHour = time.toJSON()[2] === '*';
+  const next = slotsOf(new ZoneClock(timeZone), onClock, everyHour);
   return { text: `cron ${expression.trim().split(/\s+/).join(' ')} ${timeZone}`, next, latest: byHalves(next) };
+}
+
+/** `onClock`: the next time that the clock is to show, after a time that it shows. */
+function slotsOf(clock: ZoneClock, onClock: (shown: number) => number, everyHour: boolean): Schedule['next'] {
+  return (after) => {
+    let from = after;
+    let offset = clock.offset(after);
+    let shown = after + offset;
+    if (!everyHour) shown = Math.max(shown, clock.repeatsUntil(after) - 1);
+    for (;;) {
+      const found = onClock(shown);
+      const change = clock.firstChange(from, found - offset);
+      if (!change) return found - offset;
+      if (!everyHour && found < change.at + change.after) return change.at;
+      from = change.at;
+      offset = change.after;
+      shown = from + (everyHour ? offset : Math.max(change.before, offset)) - 1;
+    }
+  };
 }
 
 /** Halves the stretch in which the last slot lies: a day that was missed by a job of every second has 86,400 of them. */
