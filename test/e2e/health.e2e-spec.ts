@@ -84,8 +84,8 @@ describe('health', () => {
   });
 
   it('shows what waits, durable by durable: retries that are due, rows that must run alone, and nothing that a worker has', async () => {
-    await stage.database.query(`INSERT INTO outbox.durables (name, state) VALUES ('ledger', 'active'), ('mail', 'active'), ('idle', 'active'),
-      ('former', 'retired')`);
+    await stage.database.query(`INSERT INTO outbox.durables (name, state, seen_at) VALUES ('ledger', 'active', now()), ('mail', 'active', now()),
+      ('idle', 'active', now()), ('former', 'retired', now())`);
     await stage.database.query(`INSERT INTO outbox.deliveries (event_id, durable, due_at, attempt, interruptions, lease)
       SELECT gen_random_uuid(), n.id, now() - r.ago, r.attempt, r.interruptions, r.lease FROM (VALUES
         ('ledger', interval '1 minute', 0, 0, NULL::int), ('ledger', interval '2 minutes', 3, 1, NULL), ('ledger', interval '10 hours', 0, 0, 7),
@@ -327,7 +327,7 @@ describe('health', () => {
     });
     const open = () =>
       stage.database.value<number>(
-        `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox health'`,
+        `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox publisher'`,
       );
     // The monitor's own.
     const before = await open();
