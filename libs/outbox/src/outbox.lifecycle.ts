@@ -66,6 +66,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     try {
       for (const explorer of explorers) explorer.explore();
       await passGate(context, log);
+      this.parts.notifier.start();
       if (works(context.settings)) await this.startWorking();
     } catch (error) {
       // Nest calls no hook of an app that did not come up: its connections and its lock would stay.

@@ -1,5 +1,4 @@
 import type { Log } from '../core/throttled-log.js';
-import { clientOf } from '../tables/database.js';
 import { sendOne } from '../tables/wire/batch.js';
 import type { Bound } from '../tables/wire/statement.js';
 import type { BootContext } from './boot-check.js';
@@ -10,10 +9,10 @@ export type Ask = <Row>(bound: Bound<Row>) => Promise<readonly Row[]>;
 const silent: Log = { log: () => {}, warn: () => {}, error: () => {} };
 
 /** On a connection of the DataSource's pool, as handlers and publishers. */
-export async function onPool<T>({ dataSource }: BootContext, look: (ask: Ask) => Promise<T>): Promise<T> {
+export async function onPool<T>({ dataSource, database }: BootContext, look: (ask: Ask) => Promise<T>): Promise<T> {
   const runner = dataSource.createQueryRunner('master');
   try {
-    const client = await clientOf(runner);
+    const client = await database.clientOf(runner);
     return await look(async (bound) => (await sendOne(client, bound)).rows);
   } finally {
     await runner.release();

@@ -9,6 +9,7 @@ import { driverCheck } from './driver.check.js';
 import { checkGraph } from './graph-checks.js';
 import { infrastructureCheck } from './infrastructure.check.js';
 import { poolCheck } from './pool.check.js';
+import { poolerCheck } from './pooler.check.js';
 import { privilegesCheck } from './privileges.check.js';
 import { renamesCheck } from './renames.check.js';
 import { repositoriesCheck } from './repositories.check.js';
@@ -21,6 +22,7 @@ import { tenantRoleCheck } from './tenant-role.check.js';
 /** Each stage needs the ones before it: no schema can be read through an unfit driver, no table without the right to. */
 const databaseStages: readonly (readonly BootCheck[])[] = [
   [driverCheck],
+  [poolerCheck],
   [infrastructureCheck],
   [schemaCheck],
   [privilegesCheck, rowSecurityCheck],

@@ -1,5 +1,4 @@
 import { UnsupportedDriverError } from '../outbox.errors.js';
-import { clientOf } from '../tables/database.js';
 import type { BootCheck } from './boot-check.js';
 
 const oldestServer = 14;
@@ -7,10 +6,10 @@ const oldestServer = 14;
 /** The driver and the server: node-postgres in JavaScript from 8.21, and PostgreSQL from 14. */
 export const driverCheck: BootCheck = {
   name: 'driver',
-  run: async ({ dataSource }) => {
+  run: async ({ dataSource, database }) => {
     const runner = dataSource.createQueryRunner('master');
     try {
-      const client = await clientOf(runner);
+      const client = await database.clientOf(runner);
       if (typeof client.getTransactionStatus !== 'function') {
         return [
           {

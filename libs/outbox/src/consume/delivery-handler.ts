@@ -85,7 +85,7 @@ export class DeliveryHandler {
   ): Promise<Outcome> {
     let transaction: HandlerTransaction;
     try {
-      transaction = await HandlerTransaction.open(this.parts.database.dataSource, subscription.durable);
+      transaction = await HandlerTransaction.open(this.parts.database, subscription.durable);
     } catch (error) {
       this.parts.throttled.warn(
         'open',

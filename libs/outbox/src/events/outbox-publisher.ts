@@ -1,7 +1,7 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { InvalidEventError, NotInTransactionError, TransactionFinishedError } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
-import { clientOf, type Database } from '../tables/database.js';
+import type { Database } from '../tables/database.js';
 import { type BatchResult, sendOne } from '../tables/wire/batch.js';
 import type { Bound } from '../tables/wire/statement.js';
 import type { CommitWatcher } from '../transactions/commit-watcher.js';
@@ -133,7 +133,7 @@ export class OutboxPublisher extends EventPublisher {
       return only(await this.insert(runner, [row], what));
     const { database, commits } = this.parts;
     const statement = database.events.publishOne(row.tenant, row.type, row.subject, row.payload, row.headers);
-    const { rows } = await send(runner, statement, what);
+    const { rows } = await send(database, runner, statement, what);
     commits.note(runner);
     return { id: only(rows).id, duplicate: false };
   }
@@ -152,7 +152,7 @@ export class OutboxPublisher extends EventPublisher {
       column('delay'),
       column('runAt'),
     );
-    const published = await send(runner, statement, what);
+    const published = await send(database, runner, statement, what);
     // Duplicates put nothing into the queue.
     if (published.rows.some(({ duplicate }) => !duplicate)) commits.note(runner);
     return [...published.rows];
@@ -166,8 +166,13 @@ type Insert<T> = (runner: QueryRunner, what: string) => Promise<T>;
  * With `what` only inside a transaction. Whether that still is can be told at the moment of sending alone: until then a
  * ROLLBACK may stand in front of it, and a released runner's connection may be in somebody else's transaction.
  */
-async function send<Row>(runner: QueryRunner, bound: Bound<Row>, what?: string): Promise<BatchResult<Row>> {
-  const client = await clientOf(runner);
+async function send<Row>(
+  database: Database,
+  runner: QueryRunner,
+  bound: Bound<Row>,
+  what?: string,
+): Promise<BatchResult<Row>> {
+  const client = await database.clientOf(runner);
   if (what === undefined) return sendOne(client, bound);
   return sendOne(client, bound, () =>
     runner.isReleased || client.getTransactionStatus() === 'I' ? new TransactionFinishedError(what) : undefined,

@@ -52,7 +52,7 @@ export async function runPiece(parts: JobTransactionParts, piece: Piece, signal:
 }
 
 async function once(parts: JobTransactionParts, piece: Piece, last: boolean): Promise<boolean> {
-  const transaction = await HandlerTransaction.open(parts.database.dataSource, piece.name);
+  const transaction = await HandlerTransaction.open(parts.database, piece.name);
   let clean = false;
   try {
     const {

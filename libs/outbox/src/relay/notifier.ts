@@ -26,7 +26,7 @@ export class Notifier {
   private readonly news = new Set<News>();
   private timer: NodeJS.Timeout | undefined;
   private sentAt = Number.NEGATIVE_INFINITY;
-  private closed = false;
+  private open = false;
 
   constructor(
     private readonly database: Database,
@@ -36,14 +36,19 @@ export class Notifier {
     this.throttled = new ThrottledLog(log);
   }
 
+  /** Once the boot gate knows how the server is reached; what was published before is found by polls. */
+  start(): void {
+    this.open = true;
+  }
+
   close(): void {
-    this.closed = true;
+    this.open = false;
     clearTimeout(this.timer);
   }
 
   private tell(news: News): void {
-    this.news.add(news);
-    if (this.timer || this.closed) return;
+    if (this.open) this.news.add(news);
+    if (this.timer || !this.open) return;
     const wait = Math.max(0, this.sentAt + apartMs - performance.now());
     this.timer = setTimeout(() => void this.send(), wait);
   }

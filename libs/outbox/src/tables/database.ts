@@ -1,4 +1,4 @@
-import type { ClientConfig, PoolClient, PoolConfig } from 'pg';
+import { Client, type PoolClient, type PoolConfig } from 'pg';
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { Log } from '../core/throttled-log.js';
 import { UnsupportedDriverError } from '../outbox.errors.js';
@@ -8,16 +8,24 @@ import { DurablesTable } from './durables.table.js';
 import { EventsTable } from './events.table.js';
 import { HandledTable } from './handled.table.js';
 import { HealthTable } from './health.table.js';
-import { type ConnectionHooks, InfrastructureConnection } from './infrastructure-connection.js';
+import { type ConnectionHooks, type ConnectionPath, InfrastructureConnection } from './infrastructure-connection.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { QueueTable } from './queue.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
-import { type BatchResults, sendBatch } from './wire/batch.js';
+import { type BatchResults, sendBatch, withoutNames } from './wire/batch.js';
 import { type Bound, type Statement, statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
+
+/** How the application's pool gets to the server. */
+export interface PoolTraits {
+  /** Through a transaction pooler: one connection's transactions run in several sessions. */
+  readonly moves: boolean;
+  /** Prepared statements work. */
+  readonly prepared: boolean;
+}
 
 /** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
 export class Database {
@@ -33,6 +41,9 @@ export class Database {
   readonly retention: RetentionTable;
   readonly health: HealthTable;
   readonly facts: ServerFacts;
+
+  /** What the boot gate found out about the application's connections; until then they are taken for direct ones. */
+  pool: PoolTraits = { moves: false, prepared: true };
 
   /** Changes nothing; takes the place of a record where none is due. */
   readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
@@ -79,20 +90,41 @@ export class Database {
     settings: readonly string[] = [],
     hooks?: ConnectionHooks,
   ): InfrastructureConnection {
-    return new InfrastructureConnection(purpose, () => this.infrastructureConfig(purpose), log, settings, hooks);
+    return new InfrastructureConnection(purpose, () => this.infrastructurePath(purpose), log, settings, hooks);
+  }
+
+  /**
+   * The node-postgres client inside a TypeORM runner, on which named statements can be sent: prepared they cost half of
+   * what `runner.query` costs. pg-native has no such protocol and is refused.
+   */
+  async clientOf(runner: QueryRunner): Promise<PoolClient> {
+    const client: PoolClient & { connection?: { parsedStatements?: object } } = await runner.connect();
+    if (client.connection?.parsedStatements === undefined) {
+      throw new UnsupportedDriverError(
+        'the DataSource does not use the JavaScript client of node-postgres (pg-native, or another driver); remove pg-native or set `driver` to the pg package',
+      );
+    }
+    if (!this.pool.prepared) withoutNames(client);
+    return client;
+  }
+
+  /** A connection as the infrastructure's, for the boot gate to look at before anything relies on it. */
+  probe(): Client {
+    const { pooled: _, ...config } = this.infrastructurePath('boot');
+    return new Client(config);
   }
 
   /** Sends statements as one message on a connection of the application's pool, outside any transaction of its own. */
   async onPool<const S extends readonly Bound[]>(...statements: S): Promise<BatchResults<S>> {
     const runner = this.dataSource.createQueryRunner('master');
     try {
-      return await sendBatch(await clientOf(runner), statements);
+      return await sendBatch(await this.clientOf(runner), statements);
     } finally {
       await runner.release();
     }
   }
 
-  private infrastructureConfig(purpose: string): ClientConfig {
+  private infrastructurePath(purpose: string): ConnectionPath {
     const keepalive = {
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
@@ -102,7 +134,18 @@ export class Database {
     const { connectionString, host, port, user, database, ssl, options } = this.poolOptions();
     // pg-pool hides the password from enumeration, so a spread would lose it.
     const { password } = this.poolOptions();
-    return { connectionString, host, port, user, password, database, ssl, options, ...keepalive };
+    return {
+      connectionString,
+      host,
+      port,
+      user,
+      password,
+      database,
+      ssl,
+      options,
+      ...keepalive,
+      pooled: this.pool.moves,
+    };
   }
 
   private poolOptions(): PoolConfig {
@@ -114,18 +157,4 @@ export class Database {
     }
     return pool.options;
   }
-}
-
-/**
- * The node-postgres client inside a TypeORM runner, on which named statements can be sent: prepared they cost half of
- * what `runner.query` costs. pg-native has no such protocol and is refused.
- */
-export async function clientOf(runner: QueryRunner): Promise<PoolClient> {
-  const client: PoolClient & { connection?: { parsedStatements?: object } } = await runner.connect();
-  if (client.connection?.parsedStatements === undefined) {
-    throw new UnsupportedDriverError(
-      'the DataSource does not use the JavaScript client of node-postgres (pg-native, or another driver); remove pg-native or set `driver` to the pg package',
-    );
-  }
-  return client;
 }

@@ -2,7 +2,7 @@ import { Client, type ClientBase, type ClientConfig } from 'pg';
 import { databaseTrouble } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
 import type { Log } from '../core/throttled-log.js';
-import { type BatchResults, sendBatch } from './wire/batch.js';
+import { type BatchResults, sendBatch, withoutNames } from './wire/batch.js';
 import type { Bound } from './wire/statement.js';
 
 /** No call on an infrastructure connection may take longer; the server gives up a little earlier than the client. */
@@ -28,6 +28,15 @@ const serverSettings = [
   'SET tcp_keepalives_count = 3',
 ];
 
+/** How to get to the server. */
+export interface ConnectionPath extends ClientConfig {
+  /**
+   * A transaction pooler is in between (only a publisher goes through one): a setting would stay with whatever session
+   * the pooler lends next, and prepared statements may not be known there.
+   */
+  readonly pooled?: boolean;
+}
+
 /** What somebody wants to hear of a connection. */
 export interface ConnectionHooks {
   /** It was there and is gone. */
@@ -50,7 +59,7 @@ export class InfrastructureConnection {
   constructor(
     readonly purpose: string,
     /** Asked when it connects: what is wrong with the DataSource is for the boot gate to say. */
-    private readonly config: () => ClientConfig,
+    private readonly config: () => ConnectionPath,
     private readonly log: Log,
     private readonly settings: readonly string[] = [],
     private readonly hooks: ConnectionHooks = {},
@@ -88,7 +97,10 @@ export class InfrastructureConnection {
   }
 
   private async connect(): Promise<Client> {
-    const client = new Client(this.config());
+    const { pooled = false, ...config } = this.config();
+    const client = new Client(config);
+    if (pooled) withoutNames(client);
+    const settings = pooled ? 'SELECT 1' : [...serverSettings, ...this.settings].join(';');
     let reported = false;
     const lost = (error?: Error): void => {
       if (reported) return;
@@ -107,7 +119,7 @@ export class InfrastructureConnection {
     });
     try {
       // The settings as well: a pooler that has no server accepts the connection and leaves the first query unanswered.
-      const ready = client.connect().then(() => client.query([...serverSettings, ...this.settings].join(';')));
+      const ready = client.connect().then(() => client.query(settings));
       await withDeadline(`connecting for ${this.purpose}`, callMs, ready, () => destroy(client));
     } catch (error) {
       reported = true;

@@ -1,5 +1,5 @@
 import type { PoolClient } from 'pg';
-import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
+import type { EntityManager, QueryRunner } from 'typeorm';
 import { errorCode } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
 import {
@@ -8,7 +8,7 @@ import {
   TransactionEndedByHandlerError,
   TransactionFinishedError,
 } from '../outbox.errors.js';
-import { clientOf } from '../tables/database.js';
+import type { Database } from '../tables/database.js';
 import { destroy } from '../tables/infrastructure-connection.js';
 import { type BatchError, type BatchResult, sendBatch } from '../tables/wire/batch.js';
 import {
@@ -60,9 +60,9 @@ export class HandlerTransaction {
     client.on('end', this.onLost);
   }
 
-  static async open(dataSource: DataSource, durable: string): Promise<HandlerTransaction> {
-    const runner = dataSource.createQueryRunner('master') as InternalRunner;
-    const connecting = clientOf(runner);
+  static async open(database: Database, durable: string): Promise<HandlerTransaction> {
+    const runner = database.dataSource.createQueryRunner('master') as InternalRunner;
+    const connecting = database.clientOf(runner);
     try {
       return new HandlerTransaction(runner, await withDeadline('the connection pool', poolMs, connecting), durable);
     } catch (error) {

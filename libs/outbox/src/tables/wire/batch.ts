@@ -54,6 +54,20 @@ interface PreparedNames {
   parsedStatements: Record<string, string | undefined>;
 }
 
+const unprepared = Symbol('nestjs-outbox: no names');
+interface Unprepared {
+  [unprepared]?: true;
+}
+
+/**
+ * From here statements go to this connection without names: behind a transaction pooler that does not follow prepared
+ * statements, the session that knows a name is not the one that is asked next.
+ */
+export function withoutNames(client: ClientBase): void {
+  const { connection } = client as ClientBase & { connection?: Unprepared };
+  if (connection) connection[unprepared] = true;
+}
+
 /**
  * A prepared statement is gone (26000: DISCARD ALL or DEALLOCATE ALL by others on this connection) or no longer fits its
  * tables (0A000: "cached plan must not change result type"). Not forgotten, it would fail on this connection for ever.
@@ -89,6 +103,11 @@ class Batch implements Submittable {
   }
 
   private send(connection: Connection, bound: Bound): void {
+    if ((connection as Connection & Unprepared)[unprepared]) {
+      connection.parse({ name: '', text: bound.text, types: [] }, true);
+      this.execute(connection, bound, '');
+      return;
+    }
     const names = (connection as Connection & PreparedNames).parsedStatements;
     if (names[bound.name] === undefined) {
       // After an error it is unknown which Parse got through; closing a name is harmless when it is absent.
@@ -97,7 +116,11 @@ class Batch implements Submittable {
       names[bound.name] = bound.text;
       this.fresh.push(bound.name);
     }
-    connection.bind({ portal: '', statement: bound.name, values: [...bound.values], binary: '' }, true);
+    this.execute(connection, bound, bound.name);
+  }
+
+  private execute(connection: Connection, bound: Bound, statement: string): void {
+    connection.bind({ portal: '', statement, values: [...bound.values], binary: '' }, true);
     if (!bound.rowless) connection.describe({ type: 'P', name: '' }, true);
     connection.execute({ portal: '', rows: '' }, true);
   }
