@@ -69,7 +69,7 @@ describe('a wrong set-up does not boot', () => {
     const installed = await stage.database.value<boolean>(`SELECT to_regclass('outbox.workers') IS NOT NULL`);
     if (!installed) return;
     await stage.database.query('TRUNCATE outbox.durables, outbox.durable_types, outbox.workers');
-    await stage.database.query('UPDATE outbox.schema_version SET version = 1, min_library = 1');
+    await stage.database.query('UPDATE outbox.schema_version SET version = 2, min_library = 1');
   });
 
   async function problems(options: Omit<TestAppOptions, 'url'>): Promise<readonly BootProblem[]> {
@@ -109,26 +109,27 @@ describe('a wrong set-up does not boot', () => {
     const version = (set: string) => stage.database.query(`UPDATE outbox.schema_version SET ${set}`);
 
     it('that is missing: it names the migration', () =>
-      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 1 })'));
+      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 2 })'));
 
     it('that is missing under another name', () =>
       refused(
         { outbox: { schema: { name: 'elsewhere', onStart: 'verify' } } },
         'schema',
         /'elsewhere'/,
-        /to: 1, schema: 'elsewhere'/,
+        /to: 2, schema: 'elsewhere'/,
       ));
 
     it('that is too old, or too new', async () => {
       await owner((source) => outboxSchema.up(source));
-      await version('version = 0');
+      await owner((source) => outboxSchema.down(source, { to: 1 }));
       await refused(
         verify,
         'schema',
-        /is at version 0, this library needs 1/,
-        /outboxSchema\.up\(queryRunner, \{ to: 1 \}\)/,
+        /is at version 1, this library needs 2/,
+        /outboxSchema\.up\(queryRunner, \{ to: 2 \}\)/,
       );
-      await version('version = 1, min_library = 99');
+      await owner((source) => outboxSchema.up(source));
+      await version('version = 2, min_library = 99');
       await refused(verify, 'schema', /too new for this library; update nestjs-outbox/);
       // A newer schema that says this library can run on it is no reason to refuse: a rollback must work.
       await version('version = 7, min_library = 1');

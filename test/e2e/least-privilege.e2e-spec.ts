@@ -5,6 +5,7 @@ import { DataSource } from 'typeorm';
 import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
+import { createDatabase } from '../support/test-database.js';
 import { createRole, describeWithRoles, type TestRole } from '../support/test-role.js';
 
 const event = 'billing.invoice.paid';
@@ -166,6 +167,22 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     expect(worker.log.matching(/permission denied/)).toEqual([]);
   });
 
+  it('a worker forgets a day: it may call what empties a table, and empty none itself', async () => {
+    const client = await connect('worker');
+    const id = await stage.database.value<string>(
+      `INSERT INTO outbox.events (bucket, id, type, payload) SELECT outbox.bucket(id), id, $1, '{}' FROM (SELECT outbox.uuid7(now() - interval '8 days') AS id) x RETURNING id`,
+      [event],
+    );
+    const { rows } = await client.query(
+      `SELECT outbox.forget_events(outbox.bucket($1), now() - interval '7 days') AS kept`,
+      [id],
+    );
+    expect(rows).toEqual([{ kept: 0 }]);
+    await client.query('SELECT outbox.forget_marks(outbox.bucket($1))', [id]);
+    await client.end();
+    expect(await stage.database.query('SELECT 1 FROM outbox.events WHERE id = $1', [id])).toEqual([]);
+  });
+
   it('a worker frees what a worker that vanished had leased, and stops cleanly', async () => {
     const id = await stage.database.value<string>('SELECT id FROM outbox.events LIMIT 1');
     await stage.database.query('DELETE FROM effects');
@@ -185,8 +202,11 @@ describeWithRoles('least privilege: roles that own nothing', () => {
 
   const tables = [
     ...['schema_version', 'durables', 'durable_types', 'events', 'handled', 'attempts', 'queue', 'scheduled'],
-    ...['deliveries', 'dead_letters', 'unique_keys', 'workers', 'lives'],
+    ...['deliveries', 'dead_letters', 'unique_keys', 'workers', 'lives', 'job_state', 'job_runs', 'job_tenants'],
   ];
+  /** Hold rows within one transaction of their owner's, and are nobody else's. */
+  const kept = ['kept_events', 'kept_handled', 'kept_attempts'];
+  const forget = ['SELECT outbox.forget_events(0, now())', 'SELECT outbox.forget_marks(0)'];
 
   it('an operator reads every table, and finds none that the list forgot', async () => {
     const client = await connect('operator');
@@ -195,7 +215,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     const all = await stage.database.query<{ name: string }>(
       `SELECT c.relname AS name FROM pg_class c WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`,
     );
-    expect(all.map(({ name }) => name).sort()).toEqual([...tables].sort());
+    expect(all.map(({ name }) => name).sort()).toEqual([...tables, ...kept].sort());
   });
 
   async function connect(actor: Actor): Promise<Client> {
@@ -205,6 +225,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
   }
 
   const owners = [
+    ...kept.map((name) => `SELECT * FROM outbox.${name}`),
     'CREATE TABLE outbox.mine ()',
     'DROP TABLE outbox.queue',
     'ALTER TABLE outbox.queue ADD COLUMN x int',
@@ -229,18 +250,18 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       'INSERT INTO outbox.deliveries (event_id, durable) VALUES (gen_random_uuid(), 1)',
       `INSERT INTO outbox.durables (name) VALUES ('mine')`,
       'SELECT * FROM outbox.claim_0(gen_random_uuid(), 1::smallint, 1)',
+      ...forget,
       ...owners,
     ],
     worker: [
       `UPDATE outbox.events SET payload = '{}'`,
       'DELETE FROM outbox.events',
       'DELETE FROM outbox.events_0',
-      'DELETE FROM outbox.dead_letters',
       'DELETE FROM outbox.durables',
       'DELETE FROM outbox.attempts_0',
       `UPDATE outbox.attempts_0 SET error = ''`,
       'UPDATE outbox.schema_version SET version = 0',
-      ...tables.map((name) => `TRUNCATE outbox.${name}`),
+      ...[...tables, 'events_0', 'handled_0', ...kept].map((name) => `TRUNCATE outbox.${name}`),
       ...owners,
     ],
     operator: [
@@ -251,6 +272,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       'UPDATE outbox.queue SET due_at = now()',
       `UPDATE outbox.durables SET state = 'retired'`,
       'SELECT 1 FROM outbox.queue FOR UPDATE',
+      ...forget,
       ...owners,
     ],
     retrier: [
@@ -262,6 +284,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       `UPDATE outbox.handled SET verdict = 'd'`,
       `INSERT INTO outbox.handled (bucket, event_id, durable, verdict) VALUES (0, gen_random_uuid(), 1, 'd')`,
       'DELETE FROM outbox.events',
+      ...forget,
       ...owners,
     ],
   };
@@ -280,6 +303,40 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     }
     await client.end();
     expect(allowed).toEqual([]);
+  });
+
+  it('grants are those of a version: a history of migrations replays on an empty database, step by step', async () => {
+    const database = await createDatabase();
+    const owner = await new DataSource({ type: 'postgres', url: database.url }).initialize();
+    try {
+      const named = Object.fromEntries(actors.map((actor) => [actor, roles.get(actor)?.name ?? '']));
+      const worker = named['worker'] ?? '';
+      const may = (what: string) =>
+        database.value<boolean>('SELECT has_table_privilege($1::name, $2, $3)', [worker, what, 'DELETE']);
+      await outboxSchema.up(owner, { to: 1 });
+      for (const sql of outboxSchema.grants({ to: 1, ...named })) await owner.query(sql);
+      expect(await may('outbox.deliveries')).toBe(true);
+      expect(await may('outbox.unique_keys')).toBe(false);
+      // Without its version it names what is not there yet.
+      await expect(owner.query(outboxSchema.grants(named).join(';'))).rejects.toThrow(/does not exist/);
+      const old = new Client({ connectionString: roles.get('worker')?.urlOf(database) ?? '' });
+      await old.connect();
+      await outboxSchema.up(owner, { to: 2 });
+      // Nobody but the owner has rights to what is new, until they are granted.
+      await expect(old.query('SELECT * FROM outbox.job_state')).rejects.toMatchObject({ code: '42501' });
+      await expect(old.query('SELECT outbox.forget_marks(0)')).rejects.toMatchObject({ code: '42501' });
+      for (const sql of outboxSchema.grants({ to: 2, ...named })) await owner.query(sql);
+      expect(await may('outbox.unique_keys')).toBe(true);
+      await old.query('SELECT * FROM outbox.job_state');
+      await old.query('SELECT outbox.forget_marks(0)');
+      await old.end();
+      // Twice, and as the newest, is the same.
+      for (const sql of outboxSchema.grants(named)) await owner.query(sql);
+      expect(outboxSchema.grants(named)).toEqual(outboxSchema.grants({ to: 2, ...named }));
+    } finally {
+      await owner.destroy();
+      await database.drop();
+    }
   });
 
   it('grants quote any role’s name, know any schema, and refuse what is no role', async () => {

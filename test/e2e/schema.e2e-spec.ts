@@ -4,11 +4,16 @@ import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import { createDatabase, type TestDatabase } from '../support/test-database.js';
 
-const newest = 1;
+const newest = 2;
 
 class AddOutbox1700000000000 implements MigrationInterface {
   up = (runner: QueryRunner): Promise<void> => outboxSchema.up(runner, { to: 1 });
   down = (runner: QueryRunner): Promise<void> => outboxSchema.down(runner, { to: 0 });
+}
+
+class AddVersion1700000000001 implements MigrationInterface {
+  up = (runner: QueryRunner): Promise<void> => outboxSchema.up(runner, { to: 2 });
+  down = (runner: QueryRunner): Promise<void> => outboxSchema.down(runner, { to: 1 });
 }
 
 describe('the schema moves in numbered steps', () => {
@@ -52,7 +57,7 @@ describe('the schema moves in numbered steps', () => {
     expect(await version()).toBe(newest);
     const first = await contents();
     expect(first.map((object) => object.name)).toEqual(
-      expect.arrayContaining(['events', 'queue', 'deliveries', 'handled', 'events_9', 'dead_letters']),
+      expect.arrayContaining(['events', 'queue', 'deliveries', 'handled', 'events_9', 'dead_letters', 'job_state']),
     );
     const installed = await database.value<Date>('SELECT installed_at FROM outbox.schema_version');
 
@@ -71,6 +76,51 @@ describe('the schema moves in numbered steps', () => {
     // Asking for what is there, or less, undoes nothing.
     await outboxSchema.up(source, { to: 0 });
     expect(await contents()).toEqual(first);
+  });
+
+  it('each step up and down, with data in place', async () => {
+    const source = await connect();
+    await outboxSchema.up(source, { to: 1 });
+    expect(await version()).toBe(1);
+    const first = await contents();
+    await database.query(
+      `INSERT INTO outbox.events (bucket, id, type, payload) SELECT outbox.bucket(id), id, 'a.b.c', '{"n":1}' FROM (SELECT outbox.uuid7(now()) AS id FROM generate_series(1, 50)) x;
+       INSERT INTO outbox.queue (event_id) SELECT id FROM outbox.events;
+       INSERT INTO outbox.handled (bucket, event_id, durable, verdict) SELECT bucket, id, 1, 'd' FROM outbox.events;
+       INSERT INTO outbox.deliveries (event_id, durable, due_at) SELECT id, 2, now() FROM outbox.events;
+       INSERT INTO outbox.dead_letters (event_id, durable, type, payload, created_at, resolved_at) SELECT id, 'ledger', type, payload, now(), now() FROM outbox.events`,
+    );
+    const rows = async () =>
+      Promise.all(
+        ['events', 'queue', 'handled', 'deliveries', 'dead_letters'].map((table) =>
+          database.query(`SELECT to_jsonb(t) AS row FROM outbox.${table} t ORDER BY 1`),
+        ),
+      );
+    const before = await rows();
+    for (let round = 0; round < 2; round++) {
+      await outboxSchema.up(source, { to: 2 });
+      expect(await version()).toBe(2);
+      expect(await rows()).toEqual(before);
+      await database.query(
+        `INSERT INTO outbox.job_state (job, schedule) VALUES ('a', '* * * * *'); INSERT INTO outbox.job_runs (job, slot, attempt) VALUES ('a', now(), 1)`,
+      );
+      await outboxSchema.down(source, { to: 1 });
+      expect(await version()).toBe(1);
+      expect(await contents()).toEqual(first);
+      expect(await rows()).toEqual(before);
+    }
+    await outboxSchema.up(source, { to: 2 });
+    await outboxSchema.down(source);
+    expect(await exists()).toBe(false);
+  });
+
+  it('a step says how old a library may be to run on it: version 2 takes one that knows version 1 alone', async () => {
+    const source = await connect();
+    const minLibrary = () => database.value<number>('SELECT min_library FROM outbox.schema_version');
+    await outboxSchema.up(source, { to: 1 });
+    expect(await minLibrary()).toBe(1);
+    await outboxSchema.up(source, { to: 2 });
+    expect(await minLibrary()).toBe(1);
   });
 
   it('down leaves alone what is not its own', async () => {
@@ -99,14 +149,16 @@ describe('the schema moves in numbered steps', () => {
   });
 
   it.each(['all', 'each'] as const)('from a TypeORM migration, with transaction: %s', async (transaction) => {
-    const source = await connect({ migrations: [AddOutbox1700000000000] });
+    const source = await connect({ migrations: [AddOutbox1700000000000, AddVersion1700000000001] });
     await source.runMigrations({ transaction });
+    expect(await version()).toBe(2);
+    await source.runMigrations({ transaction });
+    await source.undoLastMigration({ transaction });
     expect(await version()).toBe(1);
-    await source.runMigrations({ transaction });
     await source.undoLastMigration({ transaction });
     expect(await exists()).toBe(false);
     await source.runMigrations({ transaction: 'none' });
-    expect(await version()).toBe(1);
+    expect(await version()).toBe(2);
   });
 
   it("inside the caller's transaction it is undone with it, and the caller's lock_timeout is as before", async () => {
@@ -139,7 +191,7 @@ describe('the schema moves in numbered steps', () => {
     const source = await connect();
     await expect(outboxSchema.up(source, { to: newest + 1 })).rejects.toMatchObject({
       code: 'OUTBOX_SCHEMA',
-      message: expect.stringMatching(/no outbox schema version 2; this library knows 0 \(none\) to 1/),
+      message: expect.stringMatching(/no outbox schema version 3; this library knows 0 \(none\) to 2/),
     });
     await expect(outboxSchema.down(source, { to: -1 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });
     await expect(outboxSchema.up(source, { to: 0.5 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });

@@ -162,15 +162,20 @@ describe('retention', () => {
     it('what is still to be back-filled: of the types that wait, behind where the back-fill stands', async () => {
       const before = await past.events(9, 3, 'crm.my_contact.merged');
       const ids = await past.events(9, 3, 'crm.my_contact.merged');
-      // A letter in place of the underscore, a type that has ended, one that is filled in.
+      // A letter in place of the underscore, a type that has ended, one that is filled in, one of a durable that is gone.
       const others = [
         ...(await past.events(9, 3, 'crm.my-contact.merged')),
         ...(await past.events(9, 3, 'crm.ended.merged')),
         ...(await past.events(9, 3, 'crm.filled.merged')),
+        ...(await past.events(9, 3, 'crm.retired.merged')),
       ];
+      await database.query(
+        `INSERT INTO outbox.durables (name, state) VALUES ('ledger', 'active'), ('mail', 'active'), ('gone', 'retired')`,
+      );
       await database.query(
         `INSERT INTO outbox.durable_types (durable, pattern, matcher, since, ended_at, backfill_to) VALUES
          (1, 'crm.my_contact.*', 'crm.my\\_contact.%', '-infinity', NULL, $1), (1, 'crm.ended.*', 'crm.ended.%', '-infinity', now(), $1),
+         (3, 'crm.retired.*', 'crm.retired.%', '-infinity', NULL, $1),
          (1, 'crm.filled.*', 'crm.filled.%', '-infinity', NULL, NULL), (2, 'a.b.c', 'a.b.c', '-infinity', NULL, '00000000-0000-0000-0000-000000000000')`,
         [before.at(-1)],
       );

@@ -81,7 +81,8 @@ u AS MATERIALIZED (SELECT w.id FROM (
       UNION (SELECT event_id FROM outbox.deliveries WHERE (SELECT true FROM o) AND event_id < $1::uuid AND outbox.bucket(event_id) = {b} LIMIT $2::int + 1)
       UNION (SELECT e.id FROM outbox.durable_types t CROSS JOIN LATERAL (SELECT x.id FROM outbox.events_{b} x
         WHERE x.id > t.backfill_to AND x.id < $1::uuid AND x.type LIKE t.matcher OFFSET 0) e
-        WHERE (SELECT true FROM o) AND t.backfill_to IS NOT NULL AND t.ended_at IS NULL LIMIT $2::int + 1)) w
+        WHERE (SELECT true FROM o) AND t.backfill_to IS NOT NULL AND t.ended_at IS NULL
+          AND t.durable NOT IN (SELECT n.id FROM outbox.durables n WHERE n.state = 'retired') LIMIT $2::int + 1)) w
       WHERE (SELECT true FROM outbox.events_{b} e WHERE e.id = w.id) LIMIT $2::int + 1)
 SELECT (SELECT id::text FROM o) AS oldest, (SELECT count(*)::int FROM u) AS unfinished,
   (SELECT count(*)::int FROM (SELECT FROM outbox.events_{b} WHERE id < $1::uuid LIMIT (SELECT count(*) FROM u) + 1000) n)

@@ -60,7 +60,8 @@ BEGIN
       SELECT event_id AS id FROM outbox.queue WHERE event_id < $1 AND outbox.bucket(event_id) = $2
       UNION SELECT event_id FROM outbox.deliveries WHERE event_id < $1 AND outbox.bucket(event_id) = $2
       UNION SELECT y.id FROM outbox.durable_types t CROSS JOIN LATERAL (SELECT x.id FROM outbox.events_%1$s x
-        WHERE x.id > t.backfill_to AND x.id < $1 AND x.type LIKE t.matcher OFFSET 0) y WHERE t.backfill_to IS NOT NULL AND t.ended_at IS NULL) w
+        WHERE x.id > t.backfill_to AND x.id < $1 AND x.type LIKE t.matcher OFFSET 0) y WHERE t.backfill_to IS NOT NULL AND t.ended_at IS NULL
+          AND t.durable NOT IN (SELECT n.id FROM outbox.durables n WHERE n.state = ''retired'')) w
     CROSS JOIN LATERAL (SELECT * FROM outbox.events_%1$s x WHERE x.id = w.id OFFSET 0) e', b) USING first, b;
   EXECUTE format('TRUNCATE outbox.events_%s', b);
   EXECUTE format('INSERT INTO outbox.events_%s SELECT * FROM outbox.kept_events', b);
