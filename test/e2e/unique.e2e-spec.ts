@@ -235,6 +235,17 @@ describe('unique: an equal event is published once', () => {
   });
 
   describe('how long a key stands', () => {
+    it('the default is as long as events are kept', async () => {
+      const short = await stage.boot({
+        manifest: { emits: [event, other] },
+        outbox: { role: 'publisher', retention: { after: '36h' } },
+      });
+      const ofShort = async (unique: Unique) => (await short.publisher.publishNow(event, {}, { unique })).id;
+      expect(await keyExpires(await ofShort(freshKey()))).toBeCloseTo(1.5 * 86_400, -3);
+      expect(await keyExpires(await ofShort({ key: freshKey(), for: '2h' }))).toBeCloseTo(7_200, -3);
+      await short.close();
+    });
+
     it('7 days, unless the option says otherwise', async () => {
       const day = 86_400;
       expect(await keyExpires((await now(freshKey())).id)).toBeCloseTo(7 * day, -3);
