@@ -8,6 +8,7 @@ import { jobLockKey } from '../tables/schema/schema-name.js';
  */
 export class JobLocks {
   private readonly held = new Set<string>();
+  private losses = 0;
 
   constructor(
     private readonly database: Database,
@@ -21,10 +22,17 @@ export class JobLocks {
   /** False when another session has it. */
   async take(job: string): Promise<boolean> {
     if (this.held.has(job)) return false;
+    const { losses } = this;
     const [{ rows }] = await this.connection.run(this.database.jobs.lock(jobLockKey(job)));
-    const got = rows[0]?.got === true;
-    if (got) this.held.add(job);
-    return got;
+    if (rows[0]?.got !== true) return false;
+    if (this.losses === losses) {
+      this.held.add(job);
+      return true;
+    }
+    // A connection was lost meanwhile, perhaps the one that answered: its answer and its end can arrive together. Then
+    // nobody would hear again that the lock is gone; and if it was granted on the next one, it must not stay there.
+    await this.connection.run(this.database.jobs.unlock(jobLockKey(job)));
+    return false;
   }
 
   async release(job: string): Promise<void> {
@@ -34,6 +42,7 @@ export class JobLocks {
 
   /** The connection is gone, and every lock with it. */
   lost(): string[] {
+    this.losses += 1;
     const lost = [...this.held];
     this.held.clear();
     return lost;
