@@ -1,9 +1,14 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-/** A network between the library and its server that can lose one answer: the server did what it was asked, nobody hears of it. */
+/**
+ * A network between the library and its server that can lose an answer (the server did what it was asked, nobody hears
+ * of it), or hold back all that comes on one connection, to let it go at once.
+ */
 export class TcpProxy {
   private armed: string | undefined;
+  private holding: string | undefined;
+  private held: { readonly client: Socket; readonly data: Buffer[] } | undefined;
   /** How many answers were lost. */
   lost = 0;
   private readonly sockets = new Set<Socket>();
@@ -33,6 +38,17 @@ export class TcpProxy {
     this.armed = name;
   }
 
+  /** From the next message that names this, its connection hears nothing, not even its end, until `letGo`. */
+  holdAnswersTo(name: string): void {
+    this.holding = name;
+  }
+
+  letGo(): void {
+    const held = this.held;
+    this.held = undefined;
+    held?.client.write(Buffer.concat(held.data));
+  }
+
   async close(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
     this.server.close();
@@ -46,7 +62,7 @@ export class TcpProxy {
       this.sockets.add(socket);
       socket.on('error', () => {});
       socket.on('close', () => {
-        client.destroy();
+        if (this.held?.client !== client) client.destroy();
         upstream.destroy();
       });
     }
@@ -55,9 +71,17 @@ export class TcpProxy {
         this.armed = undefined;
         doomed = true;
       }
+      if (this.holding && data.includes(this.holding)) {
+        this.holding = undefined;
+        this.held = { client, data: [] };
+      }
       upstream.write(data);
     });
     upstream.on('data', (data) => {
+      if (this.held?.client === client) {
+        this.held.data.push(data);
+        return;
+      }
       if (!doomed) {
         client.write(data);
         return;
