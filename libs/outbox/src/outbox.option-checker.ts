@@ -41,6 +41,19 @@ export class OptionChecker {
     return value;
   }
 
+  boolean(name: string, value: boolean | undefined, fallback: boolean): boolean {
+    if (value === undefined || typeof value === 'boolean') return value ?? fallback;
+    this.add(`option '${name}' is ${JSON.stringify(value)}; it is true or false`);
+    return fallback;
+  }
+
+  /** `undefined` when none was given. */
+  callable<T>(name: string, value: T | undefined): T | undefined {
+    if (value !== undefined && typeof value !== 'function')
+      this.add(`option '${name}' is ${JSON.stringify(value)}; it is a function`);
+    return value;
+  }
+
   integer(name: string, value: number | undefined, least: number, most: number, fallback: number): number {
     if (value === undefined) return fallback;
     if (Number.isInteger(value) && value >= least && value <= most) return value;

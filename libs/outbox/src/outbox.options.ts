@@ -151,8 +151,8 @@ export class OutboxSettings {
     this.transport = check.transport(options.transport, defaultTransport);
     this.schema = check.schemaName(options.schema?.name);
     this.onStart = check.oneOf('schema.onStart', options.schema?.onStart, ['verify', 'migrate']);
-    this.currentTenant = options.tenancy?.current ?? (() => undefined);
-    this.tenants = options.tenancy?.list;
+    this.currentTenant = check.callable('tenancy.current', options.tenancy?.current) ?? (() => undefined);
+    this.tenants = check.callable('tenancy.list', options.tenancy?.list);
     this.tenancy = options.tenancy !== undefined;
     this.repositories = check.oneOf('transactions.repositories', options.transactions?.repositories, [
       'guard',
@@ -177,7 +177,7 @@ export class OutboxSettings {
     this.retentionSchedule = options.retention?.schedule ?? '17 * * * *';
     this.maxEventBytes = check.integer('maxEventBytes', options.maxEventBytes, 1_024, 64 * 1024 * 1024, 512 * 1024);
     this.drainMs = check.timer('drain', options.drain, 10_000);
-    this.onDeadLetter = options.onDeadLetter;
+    this.onDeadLetter = check.callable('onDeadLetter', options.onDeadLetter);
     this.problems = check.problems;
     Object.freeze(this);
   }

@@ -26,14 +26,12 @@ export function resolveJob(
   const where = `${className}.${method}`;
   const check = new OptionChecker(`@PeriodicJob on ${where}`);
   check.keys('', options, optionKeys);
-  const name = options.name ?? where;
-  if (typeof name !== 'string' || !nameShape.test(name) || name.startsWith('outbox.'))
-    check.add(
-      `the name ${JSON.stringify(name)} is not 1 to 100 letters, digits, dots, colons, dashes or underscores, or begins with 'outbox.', which is the library's`,
-    );
+  const name = resolveName(check, options.name ?? where);
   const when = resolveWhen(check, metadata.schedule, options);
   const rest = resolveOptions(check, options, when?.cron !== undefined, settings);
-  const definition = when && {
+  const problems = check.problems.map(({ message }) => message);
+  if (!when || !name) return { definition: undefined, problems };
+  const definition = {
     name,
     where,
     ...when,
@@ -46,7 +44,7 @@ export function resolveJob(
       return work.call(instance, context);
     },
   };
-  return { definition, problems: check.problems.map(({ message }) => message) };
+  return { definition, problems };
 }
 
 /** Why a cron expression cannot be used, or `undefined`. */
@@ -62,6 +60,14 @@ export function cronProblem(expression: unknown, timeZone: unknown): string | un
     const [why] = messageOf(error).split('\n');
     return `cron expression '${expression}' never fires: ${why}`;
   }
+}
+
+function resolveName(check: OptionChecker, name: unknown): string | undefined {
+  if (typeof name === 'string' && nameShape.test(name) && !name.startsWith('outbox.')) return name;
+  check.add(
+    `the name ${JSON.stringify(name)} is not 1 to 100 letters, digits, dots, colons, dashes or underscores, or begins with 'outbox.', which is the library's`,
+  );
+  return undefined;
 }
 
 function resolveWhen(check: OptionChecker, schedule: JobSchedule, options: PeriodicJobOptions): When | undefined {
@@ -84,7 +90,8 @@ function resolveWhen(check: OptionChecker, schedule: JobSchedule, options: Perio
 }
 
 function resolveOptions(check: OptionChecker, options: PeriodicJobOptions, cron: boolean, settings: OutboxSettings) {
-  const { perTenant, parallel = false } = options;
+  const { perTenant } = options;
+  const parallel = check.boolean('parallel', options.parallel, false);
   check.keys('perTenant', perTenant, ['concurrency']);
   if (perTenant && settings.tenants === undefined)
     check.add('perTenant needs the tenants: OutboxModule.forRoot({ tenancy: { list: (manager) => … } })');

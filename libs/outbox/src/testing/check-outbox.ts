@@ -77,7 +77,8 @@ async function look(modules: ModulesContainer): Promise<BootProblem[]> {
 function optionsIn(modules: ModulesContainer): OutboxOptions {
   const root = [...modules.values()].find((module) => module.metatype === OutboxModule);
   const options: unknown = root?.providers.get(RAW_OPTIONS)?.instance;
-  return typeof options === 'object' && options !== null ? options : {};
+  // A factory may give tenants; that there are none is for the boot to say.
+  return typeof options === 'object' && options !== null ? options : { tenancy: { list: async () => [] } };
 }
 
 async function quietly<T>(work: () => Promise<T>): Promise<T> {
