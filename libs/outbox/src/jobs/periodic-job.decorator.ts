@@ -38,6 +38,9 @@ export const jobsKey = Symbol.for('nestjs-outbox:periodic-jobs');
 /** What the method of a job with these options is given. */
 export type ContextOf<O> = O extends { readonly perTenant: object } ? TenantJobContext : JobContext;
 
+/** TypeScript lets a type parameter have properties that its constraint does not know. */
+type OnlyKnown<O> = { readonly [Unknown in Exclude<keyof O, keyof PeriodicJobOptions>]: never };
+
 /**
  * Makes a method of a provider a periodic job. On exactly one instance for each slot, with an advisory lock that is held
  * while the method runs; or, with `parallel`, on every instance. A slot is run at least once and never twice at a time:
@@ -50,7 +53,7 @@ export type ContextOf<O> = O extends { readonly perTenant: object } ? TenantJobC
  */
 export function PeriodicJob<const O extends PeriodicJobOptions = PeriodicJobOptions>(
   schedule: JobSchedule,
-  options?: O,
+  options?: O & OnlyKnown<O>,
 ) {
   return <M extends (context: ContextOf<O>) => unknown>(
     target: object,
