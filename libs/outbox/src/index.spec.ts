@@ -65,6 +65,11 @@ describe('the public names', () => {
       new outbox.SchemaLockedError(1, 10, {}),
       new outbox.SchemaError('x'),
       new outbox.UnsupportedDriverError('x'),
+      new outbox.JobLockLostError('j'),
+      new outbox.JobStoppedError('j'),
+      new outbox.JobTimeoutError('j', 1),
+      new outbox.RowFailedError('j', 0, {}, 'why'),
+      new outbox.TenantFailedError('j', 't', 'why'),
     ].map((error) => error.code);
     expect(new Set(codes).size).toBe(codes.length);
     expect(codes.every((code) => /^OUTBOX_[A-Z_]+$/.test(code))).toBe(true);
