@@ -68,10 +68,11 @@ export class JobStoppedError extends OutboxError {
   }
 }
 
-/** What an error says in one line; whatever was thrown. */
-export function messageOf(error: unknown): string {
+/** What an error says, whatever was thrown, in at most so many characters: it goes into lines of the log, and joined errors. */
+export function messageOf(error: unknown, most = 500): string {
   try {
-    return error instanceof Error ? error.message || error.name : String(error);
+    const text = String(error instanceof Error ? error.message || error.name : error);
+    return text.length > most ? `${text.slice(0, most - 1)}…` : text;
   } catch {
     return 'an error that cannot be read';
   }

@@ -21,6 +21,8 @@ interface Verdict {
 
 /** A parallel job writes its state this often at most, unless its outcome changes: there are as many of it as instances. */
 const noteEveryMs = 5_000;
+/** Characters in a line of the log: room for the tenants that failed. */
+const toldAtMost = 8_000;
 
 /** Records what came of runs, and says what is worth saying. */
 export class RunRecords {
@@ -117,7 +119,7 @@ export class RunRecords {
       : 'the process stops, again elsewhere';
     this.throttled.error(
       name,
-      `job '${name}' failed at slot ${instant(attempt.slot)}${lockLost ? ' after it had lost its lock' : ''} (${which}): ${messageOf(error)}`,
+      `job '${name}' failed at slot ${instant(attempt.slot)}${lockLost ? ' after it had lost its lock' : ''} (${which}): ${messageOf(error, toldAtMost)}`,
     );
   }
 }
