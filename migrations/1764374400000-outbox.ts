@@ -6,7 +6,7 @@ export class Outbox1764374400000 implements MigrationInterface {
   async up(queryRunner: QueryRunner): Promise<void> {
     await outboxSchema.up(queryRunner, { to: 1 });
     // It publishes and handles, and the summary in the terminal reads.
-    const grants = outboxSchema.grants({ worker: 'outbox_demo', operator: 'outbox_demo' });
+    const grants = outboxSchema.grants({ to: 1, worker: 'outbox_demo', operator: 'outbox_demo' });
     for (const grant of grants) await queryRunner.query(grant);
   }
 
