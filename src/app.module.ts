@@ -3,12 +3,14 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { OutboxModule } from 'nestjs-outbox';
 import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
+import { listTenants } from './auth/tenants.js';
 import { BillingModule } from './billing/billing.module.js';
 import type { AppConfig } from './config/app.config.js';
 import { ConfigModule } from './config/config.module.js';
 import { FileModule } from './file/file.module.js';
 import { LedgerModule } from './ledger/ledger.module.js';
 import { NotificationsModule } from './notifications/notifications.module.js';
+import { OperationsModule } from './operations/operations.module.js';
 
 @Module({})
 export class AppModule {
@@ -18,8 +20,13 @@ export class AppModule {
       imports: [
         ConfigModule.forRoot(config),
         TypeOrmModule.forRoot({ type: 'postgres', url: config.databaseUrl, autoLoadEntities: true, poolSize: 10 }),
-        // A ladder of seconds, so that a demo of seconds sees its end; leave it out to have the default of hours.
-        OutboxModule.forRoot({ role: config.role, handlers: { maxAttempts: 4, backoff: ['200ms', '400ms', '800ms'] } }),
+        OutboxModule.forRoot({
+          role: config.role,
+          tenancy: { list: listTenants },
+          // A ladder of seconds, so that a demo of seconds sees its end; leave it out to have the default of hours.
+          handlers: { maxAttempts: 4, backoff: ['200ms', '400ms', '800ms'] },
+        }),
+        OperationsModule,
         AuthModule,
         BillingModule,
         LedgerModule,

@@ -5,9 +5,13 @@ export class AuditLine {
   @PrimaryGeneratedColumn('identity', { type: 'bigint' })
   id!: string;
 
-  @Column('uuid', { name: 'event_id' })
-  eventId!: string;
+  /** Null for lines that were imported. */
+  @Column('uuid', { name: 'event_id', nullable: true })
+  eventId!: string | null;
 
   @Column('text')
   line!: string;
+
+  @Column('timestamptz', { name: 'created_at' })
+  createdAt!: Date;
 }

@@ -1,6 +1,6 @@
 import { createParamDecorator, type ExecutionContext, UnauthorizedException } from '@nestjs/common';
 
-export const tenants: readonly string[] = ['acme', 'globex'];
+export const tenants: readonly string[] = ['acme', 'globex', 'initech'];
 
 /** The tenant of a request. A real app takes it from a verified token; here the header `x-tenant` is believed. */
 export const Tenant = createParamDecorator((_: unknown, context: ExecutionContext): string => {

@@ -7,11 +7,13 @@ import { blobRemoved } from './blob-removed.event.js';
 import { FileController } from './file.controller.js';
 import { FileService } from './file.service.js';
 import { FileStore } from './file-store.js';
+import { Upload } from './upload.entity.js';
+import { UploadService } from './upload.service.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([Blob, BlobRemoval]), OutboxModule.forFeature({ emits: [blobRemoved] })],
+  imports: [TypeOrmModule.forFeature([Blob, BlobRemoval, Upload]), OutboxModule.forFeature({ emits: [blobRemoved] })],
   controllers: [FileController],
-  providers: [FileService, FileStore],
-  exports: [FileService],
+  providers: [FileService, FileStore, UploadService],
+  exports: [FileService, UploadService],
 })
 export class FileModule {}

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Injectable, NotFoundException } from '@nestjs/common';
 import { type DeliveryContext, EventPublisher, type OutboxEvent, Subscribe, UnrecoverableError } from 'nestjs-outbox';
 import { TenantTransactions } from '../auth/tenant-transactions.js';
@@ -6,6 +5,7 @@ import { Blob } from './blob.entity.js';
 import { BlobRemoval } from './blob-removal.entity.js';
 import { type BlobRemoved, blobRemoved } from './blob-removed.event.js';
 import { FileStore } from './file-store.js';
+import { UploadService } from './upload.service.js';
 
 export interface RemovedBlob {
   readonly id: string;
@@ -19,13 +19,15 @@ export class FileService {
     private readonly transactions: TenantTransactions,
     private readonly publisher: EventPublisher,
     private readonly store: FileStore,
+    private readonly uploads: UploadService,
   ) {}
 
   async create(tenant: string, name: string, content: string): Promise<{ id: string }> {
-    const id = randomUUID();
-    const path = `${id}.blob`;
-    await this.store.write(path, content);
-    await this.transactions.run(tenant, (manager) => manager.insert(Blob, { id, name, path }));
+    const { id, path } = await this.uploads.begin(content);
+    await this.transactions.run(tenant, async (manager) => {
+      await this.uploads.finish(manager, id);
+      await manager.insert(Blob, { id, name, path });
+    });
     return { id };
   }
 

@@ -1,0 +1,6 @@
+export const subscriptionRenewed = 'billing.subscription.renewed';
+
+export interface SubscriptionRenewed {
+  readonly subscriptionId: string;
+  readonly cents: number;
+}
