@@ -3,6 +3,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { OutboxModule } from 'nestjs-outbox';
 import { BillingController } from './billing.controller.js';
 import { BillingService } from './billing.service.js';
+import { CardNetwork } from './card-network.js';
 import { Invoice } from './invoice.entity.js';
 import { invoicePaid } from './invoice-paid.event.js';
 import { Renewal } from './renewal.entity.js';
@@ -16,7 +17,7 @@ import { subscriptionRenewed } from './subscription-renewed.event.js';
     OutboxModule.forFeature({ emits: [invoicePaid, subscriptionRenewed] }),
   ],
   controllers: [BillingController],
-  providers: [BillingService, RenewalService],
+  providers: [BillingService, CardNetwork, RenewalService],
   exports: [BillingService],
 })
 export class BillingModule {}

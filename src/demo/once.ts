@@ -4,6 +4,8 @@ import type { DemoArguments } from './arguments.js';
 import { DemoError } from './demo-error.js';
 import { Feeder } from './feeder.js';
 import { type InputLine, publishInput, readInput } from './input-file.js';
+import { JobTally } from './job-tally.js';
+import { JobWatch } from './job-watch.js';
 import { Progress } from './progress.js';
 import { openShow, type Show } from './show.js';
 import { type Counts, deliveriesOf, Tally } from './tally.js';
@@ -17,6 +19,9 @@ export interface Result {
   readonly retried: number;
   readonly deadLetters: number;
   readonly seconds: number;
+  /** Per job: slots that were run to their end, and runs that did their work. */
+  readonly jobTicks: Readonly<Record<string, number>>;
+  readonly jobRuns: Readonly<Record<string, number>>;
   readonly kills?: number;
 }
 
@@ -27,6 +32,8 @@ const lookEveryMs = 200;
 const patienceMs = 120_000;
 /** The same when nothing waits in the outbox any more: what is missing then is lost. */
 const lastPatienceMs = 10_000;
+/** Broken promises of jobs that are told one by one. */
+const mostWords = 20;
 
 /** Runs to the end; the result is counted after everything has been stopped. */
 export async function runOnce(main: string, options: DemoArguments, signal: AbortSignal): Promise<Result> {
@@ -38,16 +45,20 @@ export async function runOnce(main: string, options: DemoArguments, signal: Abor
   let show: Show | undefined;
   try {
     show = await openShow(main, options, (line) => progress.note(line), signal);
-    const tally = new Tally(show.stage.adminUrl, randomUUID(), show.stage.blobFolder);
-    await tally.open();
+    const { adminUrl, blobFolder, since } = show.stage;
+    const tally = new Tally(adminUrl, randomUUID(), blobFolder);
+    const jobTally = new JobTally(adminUrl, since);
     try {
+      await tally.open();
+      await jobTally.open();
       const began = performance.now();
-      const run = new Run(show, tally, progress, signal);
+      const run = new Run(show, tally, new JobWatch(show, jobTally), progress, signal);
       await Promise.race([run.toTheEnd(options, lines), show.failed]);
       const seconds = Math.round((performance.now() - began) / 100) / 10;
       await show.stopApp();
       return await run.result(seconds);
     } finally {
+      await jobTally.close();
       await tally.close();
     }
   } finally {
@@ -60,6 +71,7 @@ class Run {
   constructor(
     private readonly show: Show,
     private readonly tally: Tally,
+    private readonly jobs: JobWatch,
     private readonly progress: Progress,
     private readonly signal: AbortSignal,
   ) {}
@@ -70,12 +82,23 @@ class Run {
       publishing = false;
     });
     await Promise.all([published, this.settled(() => publishing)]);
+    this.show.pool?.calm();
+    const { deliveries, missing } = await this.tally.counts();
+    await this.jobs.settled(this.signal, (awaited) =>
+      this.progress.update(deliveries - missing, `waiting for the jobs: ${awaited}`),
+    );
+    this.stopIfAsked();
   }
 
   async result(seconds: number): Promise<Result> {
     const { tally, progress } = this;
     const counts = await tally.counts();
     const filesLeft = await tally.filesLeft();
+    const strayFiles = await tally.strayFiles();
+    const jobs = await this.jobs.report();
+    for (const words of [...jobs.broken, ...jobs.awaited].slice(0, mostWords)) progress.note(`broken: ${words}`);
+    if (strayFiles > 0) progress.note(`stray: ${strayFiles} files of which no row knows`);
+    const jobsKept = jobs.broken.length === 0 && jobs.awaited.length === 0 && strayFiles === 0;
     const lost = counts.missing + counts.mailsMissing + filesLeft;
     for (const { event_id, durable, state } of counts.missing > 0 ? await tally.missing(10) : [])
       progress.note(`missing: ${durable} of event ${event_id}: ${state}`);
@@ -85,7 +108,7 @@ class Run {
     if (counts.mailRepeats > 0)
       progress.note(`the mail server was handed ${counts.mailRepeats} mails again and delivered each once`);
     return {
-      ok: lost === 0 && counts.twice === 0 && counts.waiting === 0 && counts.published === tally.noted,
+      ok: lost === 0 && counts.twice === 0 && counts.waiting === 0 && counts.published === tally.noted && jobsKept,
       published: counts.published,
       handled: counts.handled,
       handledTwice: counts.twice,
@@ -93,6 +116,8 @@ class Run {
       retried: counts.retried,
       deadLetters: counts.dead,
       seconds,
+      jobTicks: jobs.ticks,
+      jobRuns: jobs.runs,
       ...(this.show.pool ? { kills: this.show.pool.kills } : {}),
     };
   }
@@ -130,7 +155,11 @@ class Run {
       }
       await pause(lookEveryMs, undefined, { signal: this.signal }).catch(() => {});
     }
-    throw new DemoError('stopped before the end', 130);
+    this.stopIfAsked();
+  }
+
+  private stopIfAsked(): void {
+    if (this.signal.aborted) throw new DemoError('stopped before the end', 130);
   }
 }
 

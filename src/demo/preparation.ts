@@ -15,6 +15,8 @@ const lock = `SELECT pg_try_advisory_lock(hashtext('${groupRole}')) AS free`;
 export interface PreparedDatabase {
   /** As an ordinary role of this run's own, under row-level security. */
   readonly appUrl: string;
+  /** When it was ready, by the database's clock. */
+  readonly since: Date;
   /** Removes that role. */
   discard(): Promise<void>;
 }
@@ -24,10 +26,12 @@ export async function prepareDatabase(adminUrl: string): Promise<PreparedDatabas
   const client = await connect(adminUrl);
   const role = `${groupRole}_${randomBytes(4).toString('hex')}`;
   const password = randomBytes(16).toString('hex');
+  let since: Date;
   try {
     await becomeTheOnlyOne(client);
     await makeRoles(client, role, password);
     await migrate(adminUrl);
+    since = await clockOf(client);
   } catch (error) {
     await client.end();
     throw error instanceof DemoError ? error : unprepared(error);
@@ -35,12 +39,17 @@ export async function prepareDatabase(adminUrl: string): Promise<PreparedDatabas
   const appUrl = new URL(adminUrl);
   appUrl.username = role;
   appUrl.password = password;
-  return { appUrl: appUrl.href, discard: () => dropRole(client, role) };
+  return { appUrl: appUrl.href, since, discard: () => dropRole(client, role) };
 }
 
 async function becomeTheOnlyOne(client: Client): Promise<void> {
   const { rows } = await client.query<{ free: boolean }>(lock);
   if (!rows[0]?.free) throw new DemoError('another demo is running on this database');
+}
+
+async function clockOf(client: Client): Promise<Date> {
+  const { rows } = await client.query<{ now: Date }>('SELECT clock_timestamp() AS now');
+  return rows[0]?.now ?? new Date();
 }
 
 const insufficientPrivilege = '42501';

@@ -13,6 +13,8 @@ export interface Show {
   readonly stage: Stage;
   readonly app: NestExpressApplication;
   readonly pool: WorkerPool | undefined;
+  /** The names of the processes that handle and run jobs now. */
+  living(): string[];
   /** Rejects when the workers do not stay up; never resolves. */
   readonly failed: Promise<never>;
   /** Stops the app and its workers; the database stays. */
@@ -47,7 +49,8 @@ export async function openShow(main: string, options: DemoArguments, note: Note,
     await nest.init();
     if (pool) await Promise.race([pool.started, pool.failed, aborted(signal)]);
     const failed = pool?.failed ?? new Promise<never>(() => {});
-    return { stage, app: nest, pool, failed, stopApp, close };
+    const living = () => pool?.names ?? [config.process];
+    return { stage, app: nest, pool, living, failed, stopApp, close };
   } catch (error) {
     await close();
     throw error;

@@ -9,6 +9,8 @@ export interface Stage {
   readonly adminUrl: string;
   readonly appUrl: string;
   readonly blobFolder: string;
+  /** Before any job could run, by the database's clock. */
+  readonly since: Date;
   clear(): Promise<void>;
 }
 
@@ -25,11 +27,11 @@ export async function setStage(main: string, workers: number): Promise<Stage> {
     const server = given ? undefined : await startPostgresProcess(main, 100 + workers * connectionsOfWorker);
     if (server) clearing.push(() => server.stop());
     const adminUrl = given ?? server?.url ?? '';
-    const { appUrl, discard } = await prepareDatabase(adminUrl);
+    const { appUrl, since, discard } = await prepareDatabase(adminUrl);
     clearing.push(discard);
     const blobFolder = await mkdtemp(join(tmpdir(), 'outbox-demo-'));
     clearing.push(() => rm(blobFolder, { recursive: true, force: true }));
-    return { adminUrl, appUrl, blobFolder, clear };
+    return { adminUrl, appUrl, blobFolder, since, clear };
   } catch (error) {
     await clear();
     throw error;

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { invoicePaid } from '../billing/invoice-paid.event.js';
@@ -102,6 +103,17 @@ export class Tally {
       [this.run],
     );
     return rows.filter(({ path }) => existsSync(join(this.blobFolder, path))).length;
+  }
+
+  /** Files of which no row knows: nothing would ever remove them. */
+  async strayFiles(): Promise<number> {
+    const { rows } = await this.client.query<{ path: string }>(
+      `SELECT path FROM demo.blobs UNION ALL SELECT path FROM demo.uploads
+       UNION ALL SELECT path FROM demo.published WHERE run = $1 AND path IS NOT NULL`,
+      [this.run],
+    );
+    const known = new Set(rows.map(({ path }) => path));
+    return (await readdir(this.blobFolder)).filter((file) => !known.has(file)).length;
   }
 
   private async one<Row extends object>(sql: string, values: unknown[]): Promise<Row> {

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { processName } from '../config/app.config.js';
 import { DemoError } from './demo-error.js';
 import type { Note } from './demo-logger.js';
 import type { Stage } from './stage.js';
@@ -14,9 +15,11 @@ const mostCrashes = 5;
 /** Whole worker processes on one database: started, killed at random when asked to, replaced, and stopped at the end. */
 export class WorkerPool {
   kills = 0;
+  /** The names of those that were killed. */
+  readonly killed = new Set<string>();
   private readonly living = new Set<ChildProcess>();
   private readonly ready = new Set<ChildProcess>();
-  private readonly killed = new WeakSet<ChildProcess>();
+  private readonly victims = new WeakSet<ChildProcess>();
   private crashes = 0;
   private stopping = false;
   private killer: NodeJS.Timeout | undefined;
@@ -48,9 +51,24 @@ export class WorkerPool {
     return this.ready.size;
   }
 
+  /** The names of those that are ready. */
+  get names(): string[] {
+    return [...this.ready].map(nameOf);
+  }
+
+  /** Every worker is ready, and none is about to die. */
+  get complete(): boolean {
+    return [...this.living].every((child) => this.ready.has(child) && !this.victims.has(child));
+  }
+
+  /** No more kills. */
+  calm(): void {
+    clearInterval(this.killer);
+  }
+
   async stop(): Promise<void> {
     this.stopping = true;
-    clearInterval(this.killer);
+    this.calm();
     await Promise.all([...this.living].map((child) => this.end(child)));
   }
 
@@ -81,19 +99,24 @@ export class WorkerPool {
     this.living.delete(child);
     this.ready.delete(child);
     if (this.stopping) return;
-    if (!this.killed.has(child) && ++this.crashes >= mostCrashes)
+    if (!this.victims.has(child) && ++this.crashes >= mostCrashes)
       this.fail(new DemoError(`${mostCrashes} workers ended by themselves`));
     else this.add();
   }
 
-  /** Any of them, also one that is still starting; but of several never the only one that is ready: a slow machine would get nowhere. */
+  /**
+   * Any of them, also one that is still starting; but of several only when two are ready: a slow machine would get
+   * nowhere if the last one were killed, and if only those that start were, the last one would never be.
+   */
   private killOne(): void {
-    const children = [...this.living].filter((child) => !this.killed.has(child));
+    const children = [...this.living].filter((child) => !this.victims.has(child));
     const victim = children[Math.floor(Math.random() * children.length)];
-    const spared = this.living.size > 1 && victim !== undefined && this.ready.has(victim) ? 1 : 0;
-    if (!victim || this.ready.size <= spared) return;
-    this.killed.add(victim);
-    if (victim.kill('SIGKILL')) this.kills += 1;
+    const ready = children.filter((child) => this.ready.has(child)).length;
+    if (!victim || ready < Math.min(this.living.size, 2)) return;
+    this.victims.add(victim);
+    if (!victim.kill('SIGKILL')) return;
+    this.kills += 1;
+    this.killed.add(nameOf(victim));
   }
 
   private async end(child: ChildProcess): Promise<void> {
@@ -105,4 +128,8 @@ export class WorkerPool {
     await exited;
     clearTimeout(timer);
   }
+}
+
+function nameOf({ pid = 0 }: ChildProcess): string {
+  return processName(pid);
 }
