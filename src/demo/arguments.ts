@@ -15,13 +15,14 @@ export interface DemoArguments {
 
 export const usage = `npm run demo -- [options]
 
-  without options     an app that stays up: a trickle of invoices, a live summary, HTTP, until Ctrl-C
-  --once              runs to the end; the last line of stdout is one JSON object, the exit code 0 only if
-                      nothing was lost and nothing was done twice
+  without options     an app that stays up: a trickle of invoices, periodic jobs, a live summary, HTTP, until Ctrl-C
+  --once              runs to the end, and until each job has run for two slots; the last line of stdout is one JSON
+                      object, the exit code 0 only if nothing was lost, nothing was done twice, each slot of a job was
+                      run to its end by one process at a time, and one tenant failed, as it should, and nobody else
   --events N          how many events --once publishes (default 500)
   --input FILE        publishes the lines of FILE: {"type": ..., "tenant": ..., "payload": ...}
-  --workers N         N worker processes on one database; this one publishes and counts
-  --kill              SIGKILLs a random worker every second and replaces it (needs --workers)
+  --workers N         N whole worker processes on one database; this one publishes and counts
+  --kill              SIGKILLs a random worker every second and replaces it, as long as another one is up (needs --workers)
   --help
 
 DATABASE_URL names the database; without it a Postgres is started in a temporary folder and removed at the end.`;

@@ -46,19 +46,20 @@ const leastTicks = 2;
 /** A beat a second; a machine that is busy may be late with a few. */
 const silentMs = 5_000;
 
-/** Compares what the jobs wrote with what the library promises of them. */
+/** Compares what the jobs wrote, in the order in which they did, with what the library promises of them. */
 export function judgeJobs(lines: readonly JobLogLine[], cast: Cast): JobReport {
   const ticks: Record<string, number> = {};
   const runs: Record<string, number> = {};
   const broken: string[] = [];
   const awaited: string[] = [];
+  const dead = deaths(lines, cast);
   for (const [job, kind] of Object.entries(jobKinds)) {
     const own = lines.filter((line) => line.job === job);
-    const done = own.filter(({ ended }) => ended);
+    const done = own.filter(isDone);
     ticks[job] = grouped(done, slotOf).size;
-    runs[job] = grouped(done, kind === 'all' ? (line) => `${slotOf(line)} ${line.worker}` : runOf).size;
+    runs[job] = grouped(done, runOf).size;
     if (ticks[job] < leastTicks) awaited.push(`${job} has run for ${ticks[job]} slots, ${leastTicks} are to be seen`);
-    const judged = kind === 'all' ? beats(own, cast) : slots(own, kind, cast);
+    const judged = kind === 'all' ? beats(own, cast) : slots(own, kind, cast.tenants, dead);
     broken.push(...judged.broken.map((words) => `${job}: ${words}`));
     awaited.push(...judged.awaited.map((words) => `${job}: ${words}`));
   }
@@ -66,28 +67,34 @@ export function judgeJobs(lines: readonly JobLogLine[], cast: Cast): JobReport {
 }
 
 type Judged = Pick<JobReport, 'broken' | 'awaited'>;
+/** Whether a process was dead at a moment. */
+type Deaths = (worker: string | undefined, at: Date) => boolean;
 
 /** A job with one runner: every slot that was begun is run to its end, and no two runs at a time. */
-function slots(lines: readonly JobLogLine[], kind: 'one' | 'tenants', { tenants, killed }: Cast): Judged {
-  const broken = together(lines);
+function slots(
+  lines: readonly JobLogLine[],
+  kind: 'one' | 'tenants',
+  tenants: readonly string[],
+  dead: Deaths,
+): Judged {
+  const broken = together(lines, dead);
   const awaited: string[] = [];
   for (const [slot, ofSlot] of grouped(lines, slotOf))
     for (const tenant of kind === 'tenants' ? tenants : [null]) {
       const own = ofSlot.filter((line) => line.tenant === tenant);
-      const done = own.filter(({ ended }) => ended);
+      const good = own.filter(isDone);
       const failed = own.filter(({ error }) => error !== null);
       const which = `slot ${slot}${tenant === null ? '' : `, tenant ${tenant}`}`;
       if (tenant === failingTenant) {
-        if (done.length > 0) broken.push(`${which} did not fail`);
+        if (good.length > 0) broken.push(`${which} did not fail`);
         else if (failed.length === 0) awaited.push(`${which} has not failed yet`);
         continue;
       }
       for (const { error } of failed) broken.push(`${which} failed: ${error}`);
-      if (done.length === 0) awaited.push(`${which} was begun and is not at its end`);
+      if (good.length === 0) awaited.push(`${which} was begun and is not at its end`);
       // Only death between the end of the work and its record excuses that a slot is run again, and never a tenant's part.
-      const again = byEnd(done).slice(0, -1);
-      if (again.some(({ worker }) => tenant !== null || !killed.has(worker)))
-        broken.push(`${which} was run ${done.length} times`);
+      const excused = good.slice(1).every(({ began }, i) => tenant === null && dead(good[i]?.worker, began));
+      if (!excused) broken.push(`${which} was run ${good.length} times`);
     }
   return { broken, awaited };
 }
@@ -99,7 +106,7 @@ function beats(lines: readonly JobLogLine[], { living, at }: Cast): Judged {
     .map(([which, own]) => `${which} was run ${own.length} times`);
   const awaited = living
     .filter((worker) => {
-      const own = lines.filter((line) => line.worker === worker && line.ended);
+      const own = lines.filter((line) => line.worker === worker && isDone(line));
       const last = Math.max(...own.map(({ began }) => began.getTime()));
       return own.length < leastTicks || last < at.getTime() - silentMs;
     })
@@ -107,25 +114,26 @@ function beats(lines: readonly JobLogLine[], { living, at }: Cast): Judged {
   return { broken, awaited };
 }
 
-/** Runs that began before another one had ended. One that was cut off counts as long as it is known to have lasted. */
-function together(lines: readonly JobLogLine[]): string[] {
-  const runs = [...grouped(lines, runOf)].map(([name, own]) => ({
-    name,
-    began: Math.min(...own.map(({ began }) => began.getTime())),
-    ended: Math.max(...own.map(({ began, ended }) => (ended ?? began).getTime())),
-  }));
-  runs.sort((a, b) => a.began - b.began);
+/** Runs that began before another one had ended, or while it lay unfinished in a process that lived. */
+function together(lines: readonly JobLogLine[], dead: Deaths): string[] {
   const broken: string[] = [];
-  let before = runs[0];
-  for (const run of runs.slice(1)) {
-    if (before && run.began < before.ended) broken.push(`${run.name} began before ${before.name} had ended`);
-    if (!before || run.ended > before.ended) before = run;
+  let before: JobLogLine[] | undefined;
+  // In the order in which they began, as the lines are.
+  for (const run of grouped(lines, runOf).values()) {
+    const [first] = run;
+    if (!first) continue;
+    const beside = before?.some(({ ended, worker }) => (ended ? ended > first.began : !dead(worker, first.began)));
+    if (beside) broken.push(`slot ${slotOf(first)} was begun by ${first.worker} before the run before it had ended`);
+    before = run;
   }
   return broken;
 }
 
-function byEnd(lines: readonly JobLogLine[]): JobLogLine[] {
-  return [...lines].sort((a, b) => (a.ended?.getTime() ?? 0) - (b.ended?.getTime() ?? 0));
+/** A process that was killed is dead from its last line on: its heart beats every second. */
+function deaths(lines: readonly JobLogLine[], { killed }: Cast): Deaths {
+  const last = new Map<string, number>();
+  for (const { worker, began } of lines) last.set(worker, Math.max(began.getTime(), last.get(worker) ?? 0));
+  return (worker = '', at) => killed.has(worker) && (last.get(worker) ?? 0) < at.getTime();
 }
 
 function slotOf({ slot }: JobLogLine): string {
@@ -133,7 +141,11 @@ function slotOf({ slot }: JobLogLine): string {
 }
 
 function runOf(line: JobLogLine): string {
-  return `slot ${slotOf(line)}, attempt ${line.attempt}`;
+  return `${slotOf(line)} ${line.attempt} ${line.worker}`;
+}
+
+function isDone({ ended, error }: JobLogLine): boolean {
+  return ended !== null && error === null;
 }
 
 function grouped(lines: readonly JobLogLine[], keyOf: (line: JobLogLine) => string): Map<string, JobLogLine[]> {

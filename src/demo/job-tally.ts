@@ -47,7 +47,7 @@ export class JobTally {
 /** Parameters: since. */
 const linesSql = `
 SELECT job, slot, attempt, tenant_id AS tenant, worker, began_at AS began, ended_at AS ended, error
-FROM demo.job_log WHERE slot >= $1 ORDER BY id`;
+FROM demo.job_log WHERE slot >= $1 ORDER BY began_at, id`;
 
 /** Parameters: since. */
 const renewalsSql = `

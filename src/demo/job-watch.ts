@@ -16,14 +16,17 @@ export class JobWatch {
     private readonly tally: JobTally,
   ) {}
 
-  /** Until all processes are up and beat, every job has been seen and nothing is left unfinished; or until that takes too long. */
+  /**
+   * Until all processes are up and beat, every job has been seen and nothing is left unfinished; or until a promise is
+   * broken, or that takes too long.
+   */
   async settled(signal: AbortSignal, tell: (awaited: string) => void): Promise<void> {
     const until = performance.now() + patienceMs;
     while (!signal.aborted && performance.now() < until) {
       this.living = { living: this.show.living(), at: await this.tally.now() };
-      const { awaited } = await this.report();
+      const { awaited, broken } = await this.report();
       const [first] = this.show.pool?.complete === false ? ['a worker that starts'] : awaited;
-      if (first === undefined) return;
+      if (first === undefined || broken.length > 0) return;
       tell(first);
       await pause(lookEveryMs, undefined, { signal }).catch(() => {});
     }

@@ -96,7 +96,8 @@ class Run {
     const filesLeft = await tally.filesLeft();
     const strayFiles = await tally.strayFiles();
     const jobs = await this.jobs.report();
-    for (const words of [...jobs.broken, ...jobs.awaited].slice(0, mostWords)) progress.note(`broken: ${words}`);
+    for (const words of jobs.broken.slice(0, mostWords)) progress.note(`broken: ${words}`);
+    if (jobs.broken.length === 0) for (const words of jobs.awaited) progress.note(`unfinished: ${words}`);
     if (strayFiles > 0) progress.note(`stray: ${strayFiles} files of which no row knows`);
     const jobsKept = jobs.broken.length === 0 && jobs.awaited.length === 0 && strayFiles === 0;
     const lost = counts.missing + counts.mailsMissing + filesLeft;

@@ -82,13 +82,13 @@ LEFT JOIN (SELECT durable, count(*)::int AS dead FROM outbox.dead_letters WHERE 
 ORDER BY h.place`;
 
 /**
- * A run of a job per tenant has failed when it has for one tenant. Neither ended nor failed after ten seconds: its process
+ * A run of a job per tenant has failed when it has for one tenant. Not ended after ten seconds: its process
  * died, and the slot was run again. The last slot of a job that runs everywhere has just begun somewhere: the one before it
  * counts as well when it is said who runs it. Parameters: jobs, their kinds.
  */
 const jobsSql = `
-SELECT j.job, to_char(max(l.slot), 'HH24:MI:SS') AS slot, (count(DISTINCT (l.slot, l.attempt, l.worker)) FILTER (WHERE l.ended_at IS NOT NULL))::int AS runs,
+SELECT j.job, to_char(max(l.slot), 'HH24:MI:SS') AS slot, (count(DISTINCT (l.slot, l.attempt, l.worker)) FILTER (WHERE l.ended_at IS NOT NULL AND l.error IS NULL))::int AS runs,
   (count(DISTINCT (l.slot, l.attempt, l.worker)) FILTER (WHERE l.error IS NOT NULL))::int AS failed,
-  (count(DISTINCT (l.slot, l.attempt, l.worker)) FILTER (WHERE l.ended_at IS NULL AND l.error IS NULL AND l.began_at < now() - interval '10 seconds'))::int AS cut_off,
+  (count(DISTINCT (l.slot, l.attempt, l.worker)) FILTER (WHERE l.ended_at IS NULL AND l.began_at < now() - interval '10 seconds'))::int AS cut_off,
   (SELECT array_agg(DISTINCT x.worker) FROM demo.job_log x WHERE x.job = j.job AND x.slot >= max(l.slot) - CASE j.kind WHEN 'all' THEN interval '1 second' ELSE interval '0' END) AS workers
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY j(job, kind, place) LEFT JOIN demo.job_log l ON l.job = j.job GROUP BY j.job, j.kind, j.place ORDER BY j.place`;

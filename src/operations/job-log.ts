@@ -14,21 +14,22 @@ export class JobLog {
   ) {}
 
   /**
-   * Begins a line, runs `work`, and ends the line with the number that `work` answers. The beginning is committed at once
-   * and outside a tenant's transaction, so that it is there even if the process dies; the end of a tenant's line is part
-   * of the tenant's transaction, so that it is there only if the work is.
+   * Begins a line, runs `work`, and ends the line with the number that `work` answers, or with its error. The beginning is
+   * committed at once and outside a tenant's transaction, so that it is there even if the process dies; the good end of a
+   * tenant's line is part of the tenant's transaction, so that it is there only if the work is.
    */
   async keep(ctx: JobContext | TenantJobContext, work: () => Promise<number>): Promise<void> {
     const id = await this.outbox.outside(() => this.begin(ctx));
+    const endedAt = () => 'clock_timestamp()';
     let result: number;
     try {
       result = await work();
     } catch (error) {
-      await this.outbox.outside(() => this.dataSource.manager.update(JobLine, id, { error: String(error) }));
+      await this.outbox.outside(() => this.dataSource.manager.update(JobLine, id, { error: String(error), endedAt }));
       throw error;
     }
     const manager = 'manager' in ctx ? ctx.manager : this.dataSource.manager;
-    await manager.update(JobLine, id, { result, endedAt: () => 'clock_timestamp()' });
+    await manager.update(JobLine, id, { result, endedAt });
   }
 
   private async begin(ctx: JobContext | TenantJobContext): Promise<string> {

@@ -13,13 +13,15 @@ interface Ended {
   readonly left: readonly string[];
 }
 
+const jobs = ['audit.retention', 'auth.sweep', 'billing.renew', 'file.sweep', 'heartbeat'];
+
 describe('the demo', () => {
   let database: TestDatabase;
   let folder: string;
   let running: ChildProcess | undefined;
 
-  /** The built demo in a process of its own, with a temporary folder of its own. */
-  async function demo(args: readonly string[], url = database.url): Promise<Ended> {
+  /** The built demo in a process of its own, with a temporary folder of its own. Stopped when its output matches `until`. */
+  async function demo(args: readonly string[], url = database.url, until?: RegExp): Promise<Ended> {
     const temporary = await mkdtemp(join(folder, 'run-'));
     const child = spawn(process.execPath, [join(process.cwd(), 'dist/src/main.js'), ...args], {
       env: { ...process.env, DATABASE_URL: url, TMPDIR: temporary },
@@ -28,7 +30,13 @@ describe('the demo', () => {
     running = child;
     const out: string[] = [];
     const errors: string[] = [];
-    child.stdout.on('data', (data) => out.push(String(data)));
+    let stopped = false;
+    child.stdout.on('data', (data) => {
+      out.push(String(data));
+      if (stopped || !until?.test(out.join(''))) return;
+      stopped = true;
+      child.kill('SIGINT');
+    });
     child.stderr.on('data', (data) => errors.push(String(data)));
     const [code] = await once(child, 'close');
     const lines = out.join('').trimEnd().split('\n');
@@ -76,7 +84,10 @@ describe('the demo', () => {
       retried: 2 * 2 + 3,
       deadLetters: 1,
       seconds: expect.any(Number),
+      jobTicks: Object.fromEntries(jobs.map((job) => [job, expect.any(Number)])),
+      jobRuns: result(ended)['jobTicks'],
     });
+    expect(Math.min(...Object.values(result(ended)['jobTicks'] as object))).toBeGreaterThanOrEqual(2);
     expect(ended.code).toBe(0);
     expect(ended.left).toEqual([]);
   });
@@ -89,6 +100,123 @@ describe('the demo', () => {
     expect(ended.code).toBe(0);
     expect(ended.left).toEqual([]);
   }, 180_000);
+
+  it('runs each slot of a job on one of three workers, and beats in all of them, while they are killed', async () => {
+    const ended = await demo(['--once', '--events', '200', '--workers', '3', '--kill']);
+    const { ok, jobTicks, jobRuns } = result(ended) as Record<'jobTicks' | 'jobRuns', Record<string, number>> & {
+      ok: boolean;
+    };
+    // `ok` has looked at every slot: what was run again had been cut off by a kill, and no tenant's part is run again.
+    expect({ ok, errors: ended.errors.match(/^(broken|unfinished): .*$/gm) }).toEqual({ ok: true, errors: null });
+    expect(Object.keys(jobTicks)).toEqual(jobs);
+    for (const job of jobs) expect(jobTicks[job]).toBeGreaterThanOrEqual(2);
+    for (const job of jobs) expect(jobRuns[job]).toBeGreaterThanOrEqual(jobTicks[job] ?? 0);
+    expect(jobRuns['heartbeat']).toBeGreaterThan(jobTicks['heartbeat'] ?? 0);
+  }, 180_000);
+
+  it('shows the jobs of three processes as long as it stays up', async () => {
+    const ended = await demo(['--workers', '3'], database.url, /^ +heartbeat .*:\d+, .*:\d+, .*:\d+\n/m);
+    expect(ended.lines.find((line) => /^ +job +last slot +runs +failed/.test(line))).toBeDefined();
+    const [row] = ended.lines.filter((line) => /^ +billing\.renew /.test(line)).slice(-1);
+    expect(row).toMatch(/^ +billing\.renew +\d\d:\d\d:\d\d +\d+ +\d+ +\d+ +\S+:\d+$/);
+    expect(ended.code).toBe(0);
+    expect(ended.left).toEqual([]);
+  }, 120_000);
+
+  describe('its jobs', () => {
+    // The tables are the demo's own; a run makes them.
+    beforeAll(async () => {
+      await demo(['--once', '--events', '1']);
+    });
+
+    it('do their work, one tenant failing and nobody else', async () => {
+      const [{ last } = { last: '0' }] = await database.query('SELECT coalesce(max(id), 0) AS last FROM demo.job_log');
+      await database.query(
+        `INSERT INTO demo.uploads (id, path, begun_at) VALUES (gen_random_uuid(), 'old.blob', now() - interval '1 hour')`,
+      );
+      const ended = await demo(['--once', '--events', '40']);
+      expect(result(ended)['ok']).toBe(true);
+      const results = await database.query(
+        `SELECT job, tenant_id, bool_and(error IS NOT NULL) AS failed, coalesce(sum(result), 0) > 0 AS worked
+         FROM demo.job_log WHERE id > $1 AND job <> 'heartbeat' GROUP BY job, tenant_id ORDER BY job, tenant_id`,
+        [last],
+      );
+      expect(results).toEqual([
+        { job: 'audit.retention', tenant_id: null, failed: false, worked: true },
+        { job: 'auth.sweep', tenant_id: null, failed: false, worked: true },
+        { job: 'billing.renew', tenant_id: 'acme', failed: false, worked: true },
+        { job: 'billing.renew', tenant_id: 'globex', failed: false, worked: true },
+        { job: 'billing.renew', tenant_id: 'initech', failed: true, worked: false },
+        { job: 'file.sweep', tenant_id: null, failed: false, worked: true },
+      ]);
+      // The row behind the card that is declined.
+      expect(await database.value(`SELECT count(*) > 0 FROM demo.renewals WHERE tenant_id = 'initech'`)).toBe(true);
+    });
+
+    const forgetful = (job: string) => [
+      `CREATE FUNCTION demo.sabotage() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        NEW.last_slot := NEW.last_slot - interval '1 millisecond';
+        DELETE FROM outbox.job_tenants WHERE job = NEW.job;
+        RETURN NEW; END $$`,
+      `CREATE TRIGGER sabotage BEFORE UPDATE ON outbox.job_state FOR EACH ROW
+        WHEN (NEW.job = '${job}' AND OLD.outcome IS NULL AND NEW.outcome IS NOT NULL) EXECUTE FUNCTION demo.sabotage()`,
+    ];
+    const doctored = (event: 'INSERT' | 'UPDATE', job: string, change: string) => [
+      `CREATE FUNCTION demo.sabotage() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.${change}; RETURN NEW; END $$`,
+      `CREATE TRIGGER sabotage BEFORE ${event} ON demo.job_log FOR EACH ROW WHEN (NEW.job = '${job}') EXECUTE FUNCTION demo.sabotage()`,
+    ];
+    const card = (tenant: string, number: string) => [
+      `UPDATE demo.subscriptions SET card = '${number}' WHERE tenant_id = '${tenant}' AND plan = 'basic'`,
+    ];
+
+    afterEach(async () => {
+      await database.query('DROP FUNCTION IF EXISTS demo.sabotage() CASCADE');
+      for (const sql of [...card('acme', 'visa 4242'), ...card('initech', 'declined 0002')]) await database.query(sql);
+    });
+
+    it.each([
+      ['a slot is run again', forgetful('auth.sweep'), /^broken: auth\.sweep: slot \S+ was run \d+ times$/m],
+      [
+        'a slot is run again for tenants that had been run',
+        forgetful('billing.renew'),
+        /^broken: billing\.renew: slot \S+, tenant acme was run \d+ times$/m,
+      ],
+      [
+        'two runs overlap',
+        doctored('UPDATE', 'file.sweep', `ended_at := NEW.ended_at + interval '3 seconds'`),
+        /^broken: file\.sweep: slot \S+ was begun by \S+ before the run before it had ended$/m,
+      ],
+      [
+        'the failing tenant does not fail',
+        card('initech', 'visa 1111'),
+        /^broken: billing\.renew: slot \S+, tenant initech did not fail$/m,
+      ],
+      [
+        'another tenant fails',
+        card('acme', 'declined 0001'),
+        /^broken: billing\.renew: slot \S+, tenant acme failed: .*card declined: declined 0001$/m,
+      ],
+      [
+        'a process that lives does not beat',
+        doctored('INSERT', 'heartbeat', `worker := 'elsewhere'`),
+        /^unfinished: heartbeat: process \S+ lives and does not beat$/m,
+      ],
+    ])(
+      'are not ok when %s',
+      async (_, sabotage, words) => {
+        for (const sql of sabotage) await database.query(sql);
+        const ended = await demo(['--once', '--events', '5']);
+        expect({ ...result(ended), errors: ended.errors }).toMatchObject({
+          ok: false,
+          lost: 0,
+          handledTwice: 0,
+          errors: expect.stringMatching(words),
+        });
+        expect(ended.code).toBe(1);
+      },
+      120_000,
+    );
+  });
 
   it('publishes the lines of a file, and names the line that is at fault', async () => {
     const file = join(folder, 'events.ndjson');
