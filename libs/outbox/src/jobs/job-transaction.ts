@@ -93,7 +93,8 @@ async function workOf(
   try {
     await transaction.enclose(parts.follower, piece.tenantId, async () => piece.work(transaction.manager));
   } catch (error) {
-    thrown = { error, left: 'savepoint' };
+    // When the connection has ended, that is why, whatever the work made of it: TypeORM's words for it are no outage's.
+    thrown = { error: transaction.connectionLost ?? error, left: 'savepoint' };
   }
   try {
     transaction.seal();
