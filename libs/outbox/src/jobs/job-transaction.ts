@@ -25,8 +25,8 @@ export interface Piece {
   readonly tenantId: string | null;
   /** Sent with BEGIN; answers whether the piece is ours. */
   readonly claim: Bound<TenantClaimRow>;
-  /** Whether the claim leaves a mark: only then may a piece whose COMMIT was not answered be tried again. */
-  readonly marked: boolean;
+  /** Whether it may be tried again when its COMMIT was not answered: its claim leaves a mark, or it only reads. */
+  readonly repeatable: boolean;
   /** What to record when the work throws: behind ROLLBACK TO, and behind ROLLBACK. `undefined`: nothing. */
   failed(error: unknown): { readonly inside: Bound; readonly after: Bound } | undefined;
   work(manager: EntityManager): unknown;
@@ -110,7 +110,7 @@ async function commitOf(piece: Piece, transaction: HandlerTransaction): Promise<
     await transaction.commit();
     return undefined;
   } catch (error) {
-    const unknown = !piece.marked && databaseTrouble(error) === 'outage';
+    const unknown = !piece.repeatable && databaseTrouble(error) === 'outage';
     return {
       error: unknown
         ? new Error(`${piece.name}: the answer to its COMMIT is lost, it may be done`, { cause: error })

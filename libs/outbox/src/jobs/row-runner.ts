@@ -28,7 +28,7 @@ export async function runRows<T>(
       name: `job ${job}, row ${index}`,
       tenantId,
       claim: parts.database.jobTenants.enter(tenantId ?? ''),
-      marked: false,
+      repeatable: false,
       work: (manager: EntityManager) => work(row, { manager, tenantId, signal }),
       failed: () => undefined,
     };

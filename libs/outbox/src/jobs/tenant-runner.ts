@@ -59,7 +59,7 @@ export class TenantRunner {
         name: `job ${round.job}, tenant ${tenant}`,
         tenantId: tenant,
         claim: jobTenants.claim(key),
-        marked: true,
+        repeatable: true,
         work: (manager: EntityManager) => round.work(tenant, manager),
         // What fails because it was asked to end has no verdict: it is run again with the slot.
         failed: (error: unknown) => {
@@ -87,7 +87,7 @@ export class TenantRunner {
       name: `job ${job}, tenancy.list`,
       tenantId: null,
       claim: this.parts.database.jobTenants.enter(''),
-      marked: false,
+      repeatable: true,
       work: async (manager: EntityManager) => {
         found = await list(manager);
       },
