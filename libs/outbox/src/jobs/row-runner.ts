@@ -40,7 +40,7 @@ export async function runRows<T>(
     index += 1;
   }
   if (errors.length === 0) return;
-  const told = errors.slice(0, namedInMessage).map(messageOf);
+  const told = errors.slice(0, namedInMessage).map((error) => messageOf(error));
   if (errors.length > told.length) told.push(`and ${errors.length - told.length} more`);
   throw new AggregateError(errors, `job '${job}': ${errors.length} of ${index} rows failed: ${told.join('; ')}`);
 }

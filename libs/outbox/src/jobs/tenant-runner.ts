@@ -110,7 +110,7 @@ function joined(
   notBegun: number,
 ): AggregateError {
   const order = tenants.flatMap((tenant) => errors.get(tenant) ?? []);
-  const told = order.slice(0, namedInMessage).map(messageOf);
+  const told = order.slice(0, namedInMessage).map((error) => messageOf(error));
   if (order.length > told.length) told.push(`and ${order.length - told.length} more`);
   if (notBegun > 0) told.push(`${notBegun} not begun: ${messageOf(signal.reason)}`);
   return new AggregateError(
