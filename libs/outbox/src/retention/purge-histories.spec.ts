@@ -63,7 +63,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   weigh(3, just('purge')),
   weigh(1, just('half a purge')),
   weigh(1, just('relay')),
-  weigh(1, just('register')),
+  weigh(2, just('register')),
   weigh(1, just('ladder')),
   weigh(1, fc.record({ do: fc.constant('backfill' as const), chunk: fc.integer({ min: 1, max: 5 }) })),
   weigh(1, fc.record({ do: fc.constant('retry' as const), n: fc.nat(20) })),

@@ -7,6 +7,7 @@ import { createDatabase, type TestDatabase } from '../../../../test/support/test
 import { Database } from '../tables/database.js';
 import { outboxSchema } from '../tables/schema/outbox-schema.js';
 import { bucketOf, dayOf } from '../tables/schema/schema-versions.js';
+import type { Bound } from '../tables/wire/statement.js';
 import { Purge, type PurgeReport } from './purge.js';
 import { type PurgeLimits, purgeLimits } from './purge-limits.js';
 
@@ -346,6 +347,49 @@ describe('retention', () => {
       expect(await past.traces([first])).toBe(1);
     });
   });
+
+  it.each(['a retry', 'a fan-out', 'a back-fill'] as const)(
+    'what becomes unfinished while a pass waits for its lock survives as well: %s',
+    async (by) => {
+      const old = await past.events(9, 5);
+      await past.marked(old, ledger, 'x');
+      await past.failed(old, ledger);
+      const tables = new Database(source, 'outbox');
+      await database.query(`INSERT INTO outbox.durables (name) VALUES ('ledger'), ('mail')`);
+      await database.query(
+        `INSERT INTO outbox.dead_letters (event_id, durable, type, payload, created_at) SELECT id, 'ledger', type, payload, created_at FROM outbox.events`,
+      );
+      const other = await session();
+      const run = ({ text, values }: Bound) => other.query(text, [...values]);
+      await other.query('BEGIN');
+      if (by === 'a retry') await run(tables.deadLetters.retry(old[0] ?? '', 'ledger'));
+      if (by === 'a fan-out') {
+        await past.queued(old.slice(0, 1));
+        await database.query(
+          `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES (2, 'a', $1, '-infinity')`,
+          [past.type],
+        );
+        await run(tables.queue.fanOut('-infinity', 500, null, [], []));
+      }
+      if (by === 'a back-fill') {
+        await database.query(
+          `INSERT INTO outbox.durable_types (durable, pattern, matcher, since, backfill_to) VALUES (2, 'a', $1, '-infinity', '00000000-0000-0000-0000-000000000000')`,
+          [past.type],
+        );
+        // The rest of the day, too, has been looked at when this commits.
+        await database.query(`DELETE FROM outbox.events WHERE id = ANY ($1)`, [old.slice(1)]);
+        await run(tables.durables.backfill([mail], 100));
+        await past.events(9, 5, 'a.b.c');
+      }
+      await patient('forget_events');
+      const pass = purge();
+      await waitingFor(`events_${bucketOf(old[0] ?? '')}`);
+      await other.query('COMMIT');
+      expect(await pass).toMatchObject({ days: 1, kept: 1, marks: 1 });
+      expect(await past.left(old)).toEqual(old.slice(0, 1));
+      expect(await database.query('SELECT event_id FROM outbox.deliveries')).toEqual([{ event_id: old[0] }]);
+    },
+  );
 
   describe('waits for nobody and lets nobody of another day wait', () => {
     /** Publishes, and claims an event of every bucket but that of nine days ago, in a session that may not wait for any lock. */
