@@ -1,12 +1,12 @@
-import type { ClientBase, QueryResult } from 'pg';
+import { once } from 'node:events';
 import { errorCode } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
+import type { PoolTraits } from '../tables/database.js';
 import { destroy } from '../tables/infrastructure-connection.js';
 import { lockKeys } from '../tables/schema/schema-name.js';
-import { type BootCheck, type BootContext, works } from './boot-check.js';
+import { type BootCheck, type BootContext, type Warn, works } from './boot-check.js';
+import { OneSessionOnly, type Pair, takeTurns } from './take-turns.js';
 
-/** Rounds of two transactions that overlap, twenty in all; each round is four round trips. */
-const rounds = 10;
 const connectMs = 10_000;
 /** Whoever asks for a name that its session does not know, or gives one that it knows already. */
 const unknownNames = new Set(['26000', '42P05']);
@@ -21,46 +21,66 @@ export const poolerCheck: BootCheck = {
   name: 'pooler',
   run: async (context, warn) => {
     const { database, settings } = context;
-    const pool = await poolTraits(context);
-    database.pool = pool;
-    if (pool.moves && !pool.prepared)
-      warn(
-        "the DataSource's connections lead through a transaction pooler that does not follow prepared statements: they are not used, which costs about half of the speed of publishing; PgBouncer follows them from 1.21 on (max_prepared_statements), or use session pooling",
-      );
+    database.pool = await poolTraits(context, warn);
     if (!works(settings) || !(await infrastructureMoves(context))) return [];
     const given =
       settings.infrastructureUrl === undefined ? "the DataSource's connections lead" : 'infrastructure.url leads';
     return [
       {
         check: 'pooler',
-        message: `${given} through a transaction pooler, where neither the session locks that a worker stands on nor LISTEN work; give the direct address of the server (or of a session pool) for the few connections that need it: forRoot({ infrastructure: { url } })`,
+        message: `${given} through a transaction pooler (or one with a single session), where neither the session locks that a worker stands on nor LISTEN work; give the direct address of the server (or of a session pool) for the few connections that need it: forRoot({ infrastructure: { url } })`,
       },
     ];
   },
 };
 
-async function poolTraits({ dataSource, database }: BootContext) {
-  // With one connection there is nobody to take turns with.
-  if (database.poolMax < 2) return database.pool;
+/** What holds behind every pooler. Without names publishing costs about twice as much. */
+const anyPooler: PoolTraits = { moves: true, prepared: false };
+
+async function poolTraits({ dataSource, database }: BootContext, warn: Warn): Promise<PoolTraits> {
+  // With one connection there is nobody to take turns with; a process with so small a pool is a publisher's.
+  if (database.poolMax < 2) return anyPooler;
   const runners = [dataSource.createQueryRunner('master'), dataSource.createQueryRunner('master')] as const;
   try {
     const clients = [await database.clientOf(runners[0]), await database.clientOf(runners[1])] as const;
-    const moves = (await takeTurns(clients)).moved;
-    return { moves, prepared: !moves || (await bearsNames(clients)) };
+    return await traitsOf(clients, warn);
   } finally {
     for (const runner of runners) await runner.release();
   }
 }
 
-async function bearsNames(clients: Pair): Promise<boolean> {
-  const named = { name: 'outbox_pooler_probe', text: 'SELECT 1 AS outbox_pooler_probe' };
+async function traitsOf(clients: Pair, warn: Warn): Promise<PoolTraits> {
   try {
-    await takeTurns(clients, 'true', (client) => client.query(named));
-    return true;
+    if (!(await takeTurns(clients)).moved) return { moves: false, prepared: true };
+    if (await bearsNames(clients)) return { moves: true, prepared: true };
+    warn(
+      "the DataSource's connections lead through a transaction pooler that does not follow prepared statements: they are not used, which costs about half of the speed of publishing; PgBouncer follows them from 1.21 on (max_prepared_statements), or use session pooling",
+    );
   } catch (error) {
+    if (!(error instanceof OneSessionOnly)) throw error;
+    for (const client of clients) {
+      const ended = once(client, 'end');
+      destroy(client);
+      await ended.catch(() => {});
+    }
+    warn(
+      "the DataSource's connections lead through a pooler that lends this process no second session of the server while it uses one: one transaction runs at a time, and whoever needs a second one inside waits for ever; raise its pool size (PgBouncer: default_pool_size, or pool_size of the database) to what all processes use at a time. Prepared statements are not used",
+    );
+  }
+  return anyPooler;
+}
+
+/** Each under a name of its own: one that both had given would be known in either session. */
+async function bearsNames(clients: Pair): Promise<boolean> {
+  try {
+    const { moved } = await takeTurns(clients, 'true', (client) =>
+      client.query({ name: `outbox_pooler_probe_${clients.indexOf(client)}`, text: 'SELECT 1' }),
+    );
+    return moved;
+  } catch (error) {
+    if (!unknownNames.has(errorCode(error) ?? '')) throw error;
     for (const client of clients) await client.query('ROLLBACK');
-    if (unknownNames.has(errorCode(error) ?? '')) return false;
-    throw error;
+    return false;
   }
 }
 
@@ -78,39 +98,11 @@ async function infrastructureMoves({ database, settings }: BootContext): Promise
     const { moved, said } = await takeTurns(clients, held);
     await clients[0].query(`SELECT pg_advisory_unlock(${key}, ${probe})`);
     return moved || said.includes(false);
+  } catch (error) {
+    if (error instanceof OneSessionOnly) return true;
+    throw error;
   } finally {
     for (const client of clients)
       await withDeadline('closing', 1_000, client.end(), () => destroy(client)).catch(() => {});
   }
-}
-
-type Pair = readonly [ClientBase, ClientBase];
-
-/**
- * Whether one client's transactions ran in several sessions, and what `ask`, an expression, was in those of the first.
- * All orders of beginning and ending in turn: some poolers lend the session that was given back last, others the first.
- */
-async function takeTurns(
-  clients: Pair,
-  ask = 'true',
-  also: (client: ClientBase) => Promise<unknown> = async () => {},
-): Promise<{ moved: boolean; said: readonly boolean[] }> {
-  const sessions = new Map(clients.map((client) => [client, new Set<number>()]));
-  const said: boolean[] = [];
-  for (let round = 0; round < rounds; round++) {
-    for (const client of ordered(clients, round % 2 === 0)) {
-      // As one message: BEGIN, and who we are. Node-postgres answers with a result for each.
-      const answer: unknown = await client.query(`BEGIN; SELECT pg_backend_pid() AS pid, ${ask} AS said`);
-      const [{ pid, said: yes }] = (answer as [unknown, QueryResult])[1].rows;
-      sessions.get(client)?.add(pid);
-      if (client === clients[0]) said.push(yes);
-      await also(client);
-    }
-    for (const client of ordered(clients, round % 4 < 2)) await client.query('COMMIT');
-  }
-  return { moved: [...sessions.values()].some((pids) => pids.size > 1), said };
-}
-
-function ordered(clients: Pair, straight: boolean): readonly ClientBase[] {
-  return straight ? clients : clients.toReversed();
 }
