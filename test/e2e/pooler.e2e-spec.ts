@@ -1,4 +1,7 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { EventPublisher } from 'nestjs-outbox';
 import { Client } from 'pg';
+import { DataSource } from 'typeorm';
 import { eventually, gate } from '../support/eventually.js';
 import { job } from '../support/job.js';
 import { tickNow, yearly } from '../support/jobs.js';
@@ -45,7 +48,7 @@ describeWithPgbouncer('through PgBouncer in transaction mode', () => {
   let app: TestApp;
 
   const publish = (events: TestApp, payload: object, options: object = {}) =>
-    events.dataSource.transaction((manager) => events.publisher.publish(type, payload, { manager, ...options }));
+    events.dataSource.transaction(() => events.publisher.publish(type, payload, options));
   const effectsOf = (id: string) =>
     stage.database.query<{ durable: string; note: string }>(
       'SELECT durable, note, attempt FROM effects WHERE event_id = $1',
@@ -174,6 +177,25 @@ async function look(url: string, settings: string) {
   }
 }
 
+/** Publishes while the app starts. */
+@Injectable()
+class Early implements OnModuleInit {
+  constructor(
+    readonly dataSource: DataSource,
+    readonly publisher: EventPublisher,
+  ) {}
+
+  onModuleInit(): Promise<unknown> {
+    return burst(this);
+  }
+}
+
+function burst({ dataSource, publisher }: Pick<TestApp, 'dataSource' | 'publisher'>): Promise<unknown[]> {
+  return Promise.all(
+    Array.from({ length: 20 }, () => dataSource.transaction(() => publisher.publish(type, { early: true }))),
+  );
+}
+
 describeWithPgbouncer('what the boot gate says of PgBouncer', () => {
   const { stage, pooler, boot } = usePooledStage();
   const providers = () => [subscriber(type, 'work', (event, context) => effect(event, context))];
@@ -207,6 +229,32 @@ describeWithPgbouncer('what the boot gate says of PgBouncer', () => {
       await handles(app);
       expect(app.log.matching(nameless)).toHaveLength(1);
     });
+
+  it('one with a single session: the boot does not hang, a worker is refused there, and the pool is borne with a warning', async () => {
+    const { url } = await pooler(stage.database.url, { pool_mode: 'transaction', default_pool_size: 1 });
+    const direct = { infrastructure: { url: stage.database.url } };
+    await expect(worker({ url: stage.database.url, outbox: { infrastructure: { url } } })).rejects.toThrow(
+      'infrastructure.url leads through a transaction pooler (or one with a single session)',
+    );
+    const app = await worker({ url, outbox: direct });
+    expect(app.log.matching(/no second session of the server.*raise its pool size/)).toHaveLength(1);
+    for (let n = 0; n < 5; n++) await handles(app);
+  });
+
+  it('a session pool with too few sessions: likewise', async () => {
+    const { url } = await pooler(stage.database.url, { pool_mode: 'session', default_pool_size: 1 });
+    await expect(worker({ url: stage.database.url, outbox: { infrastructure: { url } } })).rejects.toThrow(
+      'or one with a single session',
+    );
+  });
+
+  it('a publisher with a single connection, and one that publishes before the gate has looked, use no names', async () => {
+    const { url } = await pooler(stage.database.url, { pool_mode: 'transaction', server_round_robin: 1 });
+    const single = await boot({ url, manifest, outbox: { role: 'publisher' }, typeorm: { poolSize: 1 } });
+    const early = await boot({ url, manifest, outbox: { role: 'publisher' }, providers: [Early] });
+    const many = await Promise.all([single, early, early].map((app) => burst(app)));
+    expect(many.flat()).toHaveLength(60);
+  });
 
   it('session pooling is accepted, with names', async () => {
     const { url } = await pooler(stage.database.url, { pool_mode: 'session' });

@@ -15,7 +15,7 @@ import { QueueTable } from './queue.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
-import { type BatchResults, sendBatch, withoutNames } from './wire/batch.js';
+import { type BatchResults, sendBatch, useNames } from './wire/batch.js';
 import { type Bound, type Statement, statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
 
@@ -42,8 +42,8 @@ export class Database {
   readonly health: HealthTable;
   readonly facts: ServerFacts;
 
-  /** What the boot gate found out about the application's connections; until then they are taken for direct ones. */
-  pool: PoolTraits = { moves: false, prepared: true };
+  /** What the boot gate found out about the application's connections; what is published before uses no names. */
+  pool: PoolTraits = { moves: false, prepared: false };
 
   /** Changes nothing; takes the place of a record where none is due. */
   readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
@@ -104,7 +104,7 @@ export class Database {
         'the DataSource does not use the JavaScript client of node-postgres (pg-native, or another driver); remove pg-native or set `driver` to the pg package',
       );
     }
-    if (!this.pool.prepared) withoutNames(client);
+    useNames(client, this.pool.prepared);
     return client;
   }
 

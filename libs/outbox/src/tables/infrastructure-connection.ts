@@ -2,7 +2,7 @@ import { Client, type ClientBase, type ClientConfig } from 'pg';
 import { databaseTrouble } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
 import type { Log } from '../core/throttled-log.js';
-import { type BatchResults, sendBatch, withoutNames } from './wire/batch.js';
+import { type BatchResults, sendBatch, useNames } from './wire/batch.js';
 import type { Bound } from './wire/statement.js';
 
 /** No call on an infrastructure connection may take longer; the server gives up a little earlier than the client. */
@@ -99,7 +99,7 @@ export class InfrastructureConnection {
   private async connect(): Promise<Client> {
     const { pooled = false, ...config } = this.config();
     const client = new Client(config);
-    if (pooled) withoutNames(client);
+    useNames(client, !pooled);
     const settings = pooled ? 'SELECT 1' : [...serverSettings, ...this.settings].join(';');
     let reported = false;
     const lost = (error?: Error): void => {

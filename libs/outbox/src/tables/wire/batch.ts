@@ -56,16 +56,16 @@ interface PreparedNames {
 
 const unprepared = Symbol('nestjs-outbox: no names');
 interface Unprepared {
-  [unprepared]?: true;
+  [unprepared]?: boolean;
 }
 
 /**
- * From here statements go to this connection without names: behind a transaction pooler that does not follow prepared
- * statements, the session that knows a name is not the one that is asked next.
+ * Whether statements go to this connection under names from here on: behind a transaction pooler that does not follow
+ * prepared statements, the session that knows a name is not the one that is asked next.
  */
-export function withoutNames(client: ClientBase): void {
+export function useNames(client: ClientBase, use: boolean): void {
   const { connection } = client as ClientBase & { connection?: Unprepared };
-  if (connection) connection[unprepared] = true;
+  if (connection) connection[unprepared] = !use;
 }
 
 /**
