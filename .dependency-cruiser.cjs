@@ -90,14 +90,14 @@ module.exports = {
     ),
     rule(
       'doors-only',
-      "The demo, the tests, the migrations and the benchmark use the package's doors.",
-      { path: '^(src|test|migrations|bench)/' },
+      "The demo, the tests, the migrations, the benchmark and the soak use the package's doors.",
+      { path: '^(src|test|migrations|bench|soak)/' },
       { path: `${lib}/`, pathNot: `${lib}/(index|testing/index)\\.ts` },
     ),
     rule(
       'no-inner-nest',
       'Nest is used through its documented doors.',
-      { path: '^(src|libs|test|migrations|bench)/' },
+      { path: '^(src|libs|test|migrations|bench|soak)/' },
       {
         path: 'node_modules/@nestjs/[^/]+/(?!index|dist/index|package)',
         pathNot: 'node_modules/@nestjs/[^/]+/(dist/)?index\\.(js|d\\.ts)',

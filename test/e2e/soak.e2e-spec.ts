@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { orderOf } from '../../soak/events.js';
+import { faultPlan } from '../../soak/plan.js';
+import { judgeTicks, type Tick } from '../../soak/tally.js';
+
+describe('the soak', () => {
+  let running: ChildProcess | undefined;
+
+  async function soak(...args: readonly string[]): Promise<{ code: number | null; out: string; errors: string }> {
+    const child = spawn(process.execPath, [join(process.cwd(), 'dist/soak/main.js'), ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    running = child;
+    const out: string[] = [];
+    const errors: string[] = [];
+    child.stdout.on('data', (data) => out.push(String(data)));
+    child.stderr.on('data', (data) => errors.push(String(data)));
+    const [code] = await once(child, 'close');
+    return { code, out: out.join(''), errors: errors.join('') };
+  }
+
+  // A test that timed out must not leave its server and its fleet behind.
+  afterEach(async () => {
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    const closed = once(running, 'close');
+    running.kill('SIGTERM');
+    await closed;
+  });
+
+  it('loses nothing and repeats nothing while processes are killed and paused, sessions ended and the server restarted', async () => {
+    const { code, out, errors } = await soak('--minutes', '0.3', '--seed', '11', '--events-per-second', '20');
+    const told = out ? JSON.parse(out) : errors;
+    expect(told).toMatchObject({
+      ok: true,
+      seed: 11,
+      lost: 0,
+      twice: 0,
+      deadByMistake: 0,
+      unkept: 0,
+      torn: 0,
+      unasked: 0,
+      exits: 0,
+      waiting: 0,
+      jobsTogether: 0,
+    });
+    const { events, deliveries, kills, restarts, jobSlots, failed } = told;
+    expect(events).toBeGreaterThan(50);
+    expect(deliveries).toBeGreaterThan(events);
+    // A plan begins with one fault of each kind.
+    for (const n of [kills.kill, kills.pause, restarts.fast, restarts.immediate]) expect(n).toBeGreaterThan(0);
+    for (const n of [jobSlots, failed]) expect(n).toBeGreaterThan(0);
+    expect(code).toBe(0);
+  }, 240_000);
+
+  it('refuses what it does not know, with its usage', async () => {
+    const { code, errors } = await soak('--seed', 'x');
+    expect(errors).toMatch(/--seed must be a whole number below 2\^32\nnpm run soak -- /);
+    expect(code).not.toBe(0);
+  });
+
+  it('plans the same faults for the same seed, others for another one, and one of each kind first', () => {
+    const plan = faultPlan(11, 60_000);
+    expect(faultPlan(11, 60_000)).toEqual(plan);
+    expect(faultPlan(11, 600_000).slice(0, plan.length)).toEqual(plan);
+    expect(faultPlan(12, 60_000)).not.toEqual(plan);
+    const kinds = plan.slice(0, 5).map((fault) => (fault.kind === 'restart' ? fault.how : fault.kind));
+    expect(kinds.sort()).toEqual(['fast', 'immediate', 'kill', 'pause', 'terminate']);
+    expect(orderOf(11, 0, 7)).toEqual(orderOf(11, 0, 7));
+    expect(new Set(Array.from({ length: 2_000 }, (_, n) => orderOf(11, 1, n).how)).size).toBe(6);
+  });
+
+  it('sees runs of the job that met, and sets apart those beside a paused process', () => {
+    const run = (pid: number, started: number, ended: number | null): Tick => ({
+      slot: new Date(started),
+      attempt: 1,
+      pid,
+      started,
+      ended,
+    });
+    const death = (pid: number, from: number) => ({ pid, from, to: Number.POSITIVE_INFINITY });
+    const together = (ticks: Tick[], deaths = [death(9, 0)], pauses = [{ pid: 9, from: 0, to: 1 }]) => {
+      const report = judgeTicks(ticks, deaths, pauses);
+      return [report.together.length, report.besidePaused];
+    };
+    expect(together([run(1, 0, 10), run(2, 10, 20), run(1, 20, 30)])).toEqual([0, 0]);
+    expect(together([run(1, 0, 25), run(2, 10, 12), run(2, 20, 30)])).toEqual([2, 0]);
+    expect(together([run(1, 0, null), run(2, 10, 20)])).toEqual([1, 0]);
+    expect(together([run(1, 0, null), run(2, 10, 20)], [death(1, 5)])).toEqual([0, 0]);
+    expect(together([run(1, 0, null), run(2, 10, 20)], [death(1, 15)])).toEqual([1, 0]);
+    expect(together([run(1, 0, 15), run(2, 10, 20)], [], [{ pid: 1, from: 3, to: 14 }])).toEqual([0, 1]);
+    expect(together([run(1, 0, 15), run(2, 10, 20)], [], [{ pid: 2, from: 3, to: 14 }])).toEqual([1, 0]);
+  });
+});
