@@ -52,7 +52,10 @@ export class DemoJobs1764374400003 implements MigrationInterface {
     await queryRunner.query(
       'DROP TABLE demo.tenants, demo.subscriptions, demo.renewals, demo.sessions, demo.uploads, demo.job_log',
     );
+    // Of all tenants, which its policy keeps even from its owner.
+    await queryRunner.query('ALTER TABLE demo.audit_lines NO FORCE ROW LEVEL SECURITY');
     await queryRunner.query('DELETE FROM demo.audit_lines WHERE event_id IS NULL');
+    await queryRunner.query('ALTER TABLE demo.audit_lines FORCE ROW LEVEL SECURITY');
     await queryRunner.query('ALTER TABLE demo.audit_lines DROP COLUMN created_at, ALTER COLUMN event_id SET NOT NULL');
   }
 

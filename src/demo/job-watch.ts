@@ -4,7 +4,7 @@ import type { JobTally } from './job-tally.js';
 import type { Show } from './show.js';
 
 const lookEveryMs = 200;
-/** Two slots of the slowest job, a worker that starts, and a slot that is taken up again are seconds. */
+/** When all workers are up: two slots of the slowest job, or a slot that is taken up again, are a few seconds. */
 const patienceMs = 30_000;
 
 /** Waits for the jobs, and judges them. */
@@ -21,12 +21,14 @@ export class JobWatch {
    * broken, or that takes too long.
    */
   async settled(signal: AbortSignal, tell: (awaited: string) => void): Promise<void> {
-    const until = performance.now() + patienceMs;
+    let until = performance.now() + patienceMs;
     while (!signal.aborted && performance.now() < until) {
       this.living = { living: this.show.living(), at: await this.tally.now() };
       const { awaited, broken } = await this.report();
-      const [first] = this.show.pool?.complete === false ? ['a worker that starts'] : awaited;
+      const starting = this.show.pool?.complete === false;
+      const [first] = starting ? ['a worker that starts'] : awaited;
       if (first === undefined || broken.length > 0) return;
+      if (starting) until = performance.now() + patienceMs;
       tell(first);
       await pause(lookEveryMs, undefined, { signal }).catch(() => {});
     }
