@@ -1,7 +1,8 @@
 import { bootApp, handlerOf, orderPlaced, payloadOf } from './app.js';
 import { insertEvent, PlainPg, placeOrder, statements } from './baseline.js';
-import { type Bench, type Line, line, median, pause, percentile } from './figures.js';
+import { type Bench, type Line, line, median, percentile } from './figures.js';
 import { withDatabase } from './server.js';
+import { Stopwatch, steadily } from './steady.js';
 
 const perSecond = 200;
 const lanes = 4;
@@ -46,14 +47,14 @@ async function byOutbox(url: string, seconds: number): Promise<Sample> {
   });
   const app = await bootApp({ url, providers: [handler], outbox: { handlers: { concurrency: lanes } } });
   try {
-    await steadily(seconds, async (n) => {
+    await steadyFor(seconds, async (n) => {
       const { id } = await app.dataSource.transaction(async (manager) => {
         await placeOrder(manager, n);
         return app.publisher.publish(orderPlaced, payloadOf(n));
       });
       watch.committed(id);
     });
-    return await watch.sample();
+    return await sampleOf(watch);
   } finally {
     await app.close();
   }
@@ -77,13 +78,13 @@ async function byNotify(url: string, seconds: number): Promise<Sample> {
   try {
     await listeners.lane(0).query('LISTEN bench');
     const free: Promise<void>[] = Array.from({ length: lanes }, () => Promise.resolve());
-    await steadily(seconds, (n) => {
+    await steadyFor(seconds, (n) => {
       const lane = n % lanes;
       const turn = (free[lane] ?? Promise.resolve()).then(() => plainPublish(publishers, lane, n, watch));
       free[lane] = turn;
       return turn;
     });
-    const sample = await watch.sample();
+    const sample = await sampleOf(watch);
     await Promise.all(busy);
     return sample;
   } finally {
@@ -111,43 +112,13 @@ async function plainHandler(workers: PlainPg, lane: number, id: string, watch: S
   await client.query('COMMIT');
 }
 
-/** Starts `once` so many times a second whatever it takes: a slow moment must not slow the publisher that measures it. */
-async function steadily(seconds: number, once: (n: number) => Promise<unknown>): Promise<void> {
+function steadyFor(seconds: number, once: (n: number) => Promise<unknown>): Promise<void> {
   const total = Math.ceil((seconds + warmUpMs / 1_000) * perSecond);
-  const begun = performance.now();
-  const all: Promise<unknown>[] = [];
-  for (let n = 0; n < total; n++) {
-    const due = begun + (n * 1_000) / perSecond;
-    const early = due - performance.now();
-    if (early > 0) await pause(early);
-    all.push(once(n));
-  }
-  await Promise.all(all);
+  return steadily(perSecond, (n) => n < total, once);
 }
 
-/** Pairs the two ends of every event, in whichever order they are told. */
-class Stopwatch {
-  private readonly commits = new Map<string, number>();
-  private readonly starts = new Map<string, number>();
-
-  committed(id: string): void {
-    this.commits.set(id, performance.now());
-  }
-
-  started(id: string): void {
-    if (!this.starts.has(id)) this.starts.set(id, performance.now());
-  }
-
-  /** Waits for the handlers of all that was committed. */
-  async sample(): Promise<Sample> {
-    const until = performance.now() + 30_000;
-    while (this.starts.size < this.commits.size) {
-      if (performance.now() > until)
-        throw new Error(`only ${this.starts.size} of ${this.commits.size} events reached a handler`);
-      await pause(20);
-    }
-    const commits = [...this.commits].slice(Math.floor((warmUpMs / 1_000) * perSecond));
-    const waits = commits.map(([id, at]) => (this.starts.get(id) ?? Number.NaN) - at);
-    return { p50: percentile(waits, 50), p99: percentile(waits, 99) };
-  }
+async function sampleOf(watch: Stopwatch): Promise<Sample> {
+  const timed = (await watch.all()).slice(Math.floor((warmUpMs / 1_000) * perSecond));
+  const waits = timed.map(({ wait }) => wait);
+  return { p50: percentile(waits, 50), p99: percentile(waits, 99) };
 }
