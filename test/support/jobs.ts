@@ -58,7 +58,7 @@ export async function tickNow(stage: Stage, app: TestApp, job: string): Promise<
   await registryOf(app).getCronJob(job).fireOnTick();
 }
 
-/** Waits for the end of an attempt that failed and is to be tried again; makes that due at once. */
+/** Waits for the end of an attempt that failed and is to be tried again; makes that due at once, and waits for it. */
 export async function retryNow(stage: Stage, app: TestApp, job: string): Promise<JobState> {
   const failed = await eventually(`${job} waits for its retry`, async () => {
     const state = await stateOf(stage, job);
@@ -66,6 +66,7 @@ export async function retryNow(stage: Stage, app: TestApp, job: string): Promise
   });
   await stage.database.query('UPDATE outbox.job_state SET retry_at = clock_timestamp() WHERE job = $1', [job]);
   await registryOf(app).getCronJob(job).fireOnTick();
+  await eventually(`${job} is tried again`, async () => ((await stateOf(stage, job))?.attempt ?? 0) > failed.attempt);
   return failed;
 }
 

@@ -61,16 +61,10 @@ export class JobRun {
       throw new Error(
         `job '${this.definition.name}' is parallel: every instance would run every tenant; leave out parallel, or ask for the tenants yourself`,
       );
-    const { concurrency = 1 } = options;
-    const most = this.transactions.database.poolMax - 2;
-    if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > most)
-      throw new RangeError(
-        `job '${this.definition.name}': perTenant's concurrency is ${concurrency}; it is a whole number from 1 to ${most}, which is what the DataSource's pool can spare`,
-      );
     await this.tenants.run({
       ...this.attempt,
       part: this.parts++,
-      concurrency,
+      concurrency: options.concurrency ?? 1,
       signal: this.aborter.signal,
       work: (tenantId, manager) => work(this.tenantContext(tenantId, manager)),
     });

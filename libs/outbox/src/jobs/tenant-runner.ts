@@ -1,6 +1,8 @@
+import { inspect } from 'node:util';
 import type { EntityManager } from 'typeorm';
 import { errorText } from '../core/error-text.js';
 import { messageOf, TenantFailedError } from '../outbox.job-errors.js';
+import { poolReserve } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import type { JobAttempt } from '../tables/jobs.table.js';
 import { type JobTransactionParts, runPiece } from './job-transaction.js';
@@ -30,13 +32,20 @@ export class TenantRunner {
 
   async run(round: TenantRound): Promise<void> {
     const { database } = this.parts;
+    const { concurrency, job } = round;
+    const most = database.poolMax - poolReserve;
+    if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > most)
+      throw new RangeError(
+        `job '${job}' runs ${concurrency} tenants at once; it is a whole number from 1 to ${most}, what the DataSource's pool can spare`,
+      );
     const tenants = await this.tenants(round);
     const [{ rows }] = await this.connection.run(database.jobTenants.verdicts(round));
     const verdicts = new Map(rows.map(({ tenant, error }) => [tenant, error]));
     const errors = new Map<string, Error>();
     for (const tenant of tenants) {
       const error = verdicts.get(tenant);
-      if (error) errors.set(tenant, new TenantFailedError(round.job, tenant, new Error(error.split('\n')[0])));
+      if (typeof error === 'string')
+        errors.set(tenant, new TenantFailedError(round.job, tenant, new Error(error.split('\n')[0])));
     }
     const waiting = tenants.filter((tenant) => !verdicts.has(tenant));
     const lane = async (): Promise<void> => {
@@ -94,13 +103,20 @@ export class TenantRunner {
       failed: () => undefined,
     };
     await runPiece(this.parts, piece, signal);
-    const odd = Array.isArray(found) ? found.find((tenant) => typeof tenant !== 'string' || tenant === '') : found;
-    if (odd !== undefined)
+    if (!Array.isArray(found))
+      throw new TypeError(`tenancy.list answered ${shown(found)}; it answers an array of names`);
+    // By its place: what is odd may be `undefined` itself.
+    const odd = found.findIndex((tenant) => typeof tenant !== 'string' || tenant === '');
+    if (odd >= 0)
       throw new TypeError(
-        `tenancy.list answered ${JSON.stringify(odd)} among the tenants; it answers an array of names that are not empty`,
+        `tenancy.list answered ${shown(found[odd])} among the tenants; it answers an array of names that are not empty`,
       );
     return [...new Set(found as readonly string[])];
   }
+}
+
+function shown(value: unknown): string {
+  return inspect(value, { depth: 0, maxStringLength: 50, maxArrayLength: 5 });
 }
 
 function joined(

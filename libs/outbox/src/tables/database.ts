@@ -27,6 +27,9 @@ export interface PoolTraits {
   readonly prepared: boolean;
 }
 
+/** Connections of the pool that handlers and jobs leave to everything else, or two of them could wait for each other for ever. */
+export const poolReserve = 2;
+
 /** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
 export class Database {
   readonly events: EventsTable;
