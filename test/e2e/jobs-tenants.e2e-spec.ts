@@ -1,7 +1,7 @@
 import { EventPublisher, outboxSchema, type TenantJobContext } from 'nestjs-outbox';
 import { DataSource } from 'typeorm';
 import { eventually, gate } from '../support/eventually.js';
-import { overOf, retryNow, runsOf, stateOf, tickNow, yearly } from '../support/jobs.js';
+import { missed, overOf, retryNow, runsOf, stateOf, tickNow, yearly } from '../support/jobs.js';
 import { job, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 import { createRole, describeWithRoles, type TestRole } from '../support/test-role.js';
@@ -197,6 +197,42 @@ describe('the tenants of a job', () => {
       ],
       ['failed', expect.stringMatching(/1 of 12 tenants failed: tenant 't5': always$/)],
     ]);
+    expect(await stage.database.query('SELECT tenant FROM outbox.job_tenants')).toEqual([]);
+    await app.close();
+  });
+
+  it('of a slot that was left unfinished: who has a verdict is not run again, and who failed is told', async () => {
+    const runs: string[] = [];
+    const run = ({ tenantId, attempt }: TenantJobContext) => void runs.push(`${tenantId} ${attempt}`);
+    const providers = () => [job('test.left', yearly, run, { perTenant: { concurrency: 2 }, retries: 1 })];
+    const first = await stage.boot({ outbox, providers: providers() });
+    await missed(stage, 'test.left');
+    await overOf(stage, 'test.left');
+    await first.close();
+    runs.length = 0;
+    // As a process leaves it that dies in the middle.
+    await stage.database.query(
+      `UPDATE outbox.job_state SET running_slot = last_slot, attempt = 1, worker = NULL, outcome = NULL WHERE job = 'test.left'`,
+    );
+    await stage.database.query(
+      `INSERT INTO outbox.job_tenants (job, slot, part, tenant, error)
+       SELECT job, running_slot, 0, tenant, error FROM outbox.job_state,
+         (VALUES ('t0', NULL), ('t3', 'Error: no credit card' || chr(10) || '  at somewhere'), ('t4', ''), ('gone', 'no tenant any more')) v (tenant, error)
+       WHERE job = 'test.left'`,
+    );
+    const app = await stage.boot({ outbox, providers: providers() });
+    const state = await overOf(stage, 'test.left');
+    expect(runs.toSorted()).toEqual(
+      tenants
+        .filter((tenant) => !['t0', 't3', 't4'].includes(tenant))
+        .map((tenant) => `${tenant} 2`)
+        .toSorted(),
+    );
+    expect(state).toMatchObject({ outcome: 'failed', attempt: 2 });
+    expect(state.last_error).toContain("2 of 12 tenants failed: tenant 't3': Error: no credit card; tenant 't4': ");
+    expect(app.log.matching(/'test\.left': slot .* was left unfinished by attempt 1; .* attempt 2 of 2/)).toHaveLength(
+      1,
+    );
     expect(await stage.database.query('SELECT tenant FROM outbox.job_tenants')).toEqual([]);
     await app.close();
   });
