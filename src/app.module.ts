@@ -5,7 +5,7 @@ import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { listTenants } from './auth/tenants.js';
 import { BillingModule } from './billing/billing.module.js';
-import type { AppConfig } from './config/app.config.js';
+import { type AppConfig, services } from './config/app.config.js';
 import { ConfigModule } from './config/config.module.js';
 import { FileModule } from './file/file.module.js';
 import { LedgerModule } from './ledger/ledger.module.js';
@@ -24,7 +24,11 @@ export class AppModule {
           role: config.role,
           tenancy: { list: listTenants },
           // A ladder of seconds, so that a demo of seconds sees its end; leave it out to have the default of hours.
-          handlers: { maxAttempts: 4, backoff: ['200ms', '400ms', '800ms'] },
+          handlers: {
+            maxAttempts: 4,
+            backoff: ['200ms', '400ms', '800ms'],
+            ...(config.service ? services[config.service] : {}),
+          },
         }),
         OperationsModule,
         AuthModule,

@@ -11,6 +11,8 @@ export interface DemoArguments {
   /** Whole processes that handle; 0: the one that publishes handles, too. */
   readonly workers: number;
   readonly kill: boolean;
+  /** The workers are of two kinds, which handle different durables. */
+  readonly services: boolean;
 }
 
 export const usage = `npm run demo -- [options]
@@ -23,6 +25,8 @@ export const usage = `npm run demo -- [options]
   --input FILE        publishes the lines of FILE: {"type": ..., "tenant": ..., "payload": ...}
   --workers N         N whole worker processes on one database; this one publishes and counts
   --kill              SIGKILLs a random worker every second and replaces it, as long as another one is up (needs --workers)
+  --services          the workers are two services of one image: every other one handles the ledger and the receipts alone,
+                      the rest all but those (needs --workers 2 or more)
   --help
 
 DATABASE_URL names the database; without it a Postgres is started in a temporary folder and removed at the end.`;
@@ -31,10 +35,11 @@ const defaultEvents = 500;
 
 export function readArguments(argv: readonly string[]): DemoArguments {
   const values = parsed(argv);
-  const { once = false, kill = false, help = false, input } = values;
+  const { once = false, kill = false, services = false, help = false, input } = values;
   const workers = wholeNumber('--workers', values.workers, 1, 32) ?? 0;
   if (kill && workers === 0)
     throw misused('--kill needs --workers N: the process that publishes and counts is not killed');
+  if (services && workers < 2) throw misused('--services needs --workers N with N of 2 or more: one of each kind');
   if (values.events !== undefined && !once)
     throw misused('--events needs --once: without it the demo publishes until it is stopped');
   if (values.events !== undefined && input !== undefined)
@@ -43,6 +48,7 @@ export function readArguments(argv: readonly string[]): DemoArguments {
     help,
     once,
     kill,
+    services,
     input,
     workers,
     events: wholeNumber('--events', values.events, 1, 1_000_000) ?? defaultEvents,
@@ -60,6 +66,7 @@ function parsed(argv: readonly string[]) {
         input: { type: 'string' },
         workers: { type: 'string' },
         kill: { type: 'boolean' },
+        services: { type: 'boolean' },
         help: { type: 'boolean' },
       },
     }).values;

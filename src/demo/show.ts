@@ -39,7 +39,7 @@ export async function openShow(main: string, options: DemoArguments, note: Note,
     }
   };
   try {
-    pool?.start(options.workers, options.kill);
+    pool?.start(options);
     const config = new AppConfig(stage.appUrl, stage.blobFolder, pool ? 'publisher' : 'all');
     const nest = await NestFactory.create<NestExpressApplication>(AppModule.forRoot(config), {
       logger: new DemoLogger(note),

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { processName } from '../config/app.config.js';
+import { processName, type Service } from '../config/app.config.js';
+import type { DemoArguments } from './arguments.js';
 import { DemoError } from './demo-error.js';
 import type { Note } from './demo-logger.js';
 import type { Stage } from './stage.js';
@@ -42,8 +43,8 @@ export class WorkerPool {
     this.failed.catch(() => {});
   }
 
-  start(count: number, kill: boolean): void {
-    for (let i = 0; i < count; i++) this.add();
+  start({ workers, kill, services }: Pick<DemoArguments, 'workers' | 'kill' | 'services'>): void {
+    for (let i = 0; i < workers; i++) this.add(services ? (i % 2 === 0 ? 'money' : 'rest') : undefined);
     if (kill) this.killer = setInterval(() => this.killOne(), killEveryMs);
   }
 
@@ -72,7 +73,7 @@ export class WorkerPool {
     await Promise.all([...this.living].map((child) => this.end(child)));
   }
 
-  private add(): void {
+  private add(service: Service | undefined): void {
     const child = fork(this.main, [], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: {
@@ -80,6 +81,7 @@ export class WorkerPool {
         OUTBOX_DEMO_PROCESS: 'worker',
         DATABASE_URL: this.stage.appUrl,
         BLOB_FOLDER: this.stage.blobFolder,
+        OUTBOX_DEMO_SERVICE: service ?? '',
       },
     });
     this.living.add(child);
@@ -87,7 +89,7 @@ export class WorkerPool {
       if (report.kind === 'note') this.note(report.line);
       if (report.kind === 'ready') this.becameReady(child);
     });
-    child.on('exit', () => this.gone(child));
+    child.on('exit', () => this.gone(child, service));
   }
 
   private becameReady(child: ChildProcess): void {
@@ -95,13 +97,13 @@ export class WorkerPool {
     this.firstReady();
   }
 
-  private gone(child: ChildProcess): void {
+  private gone(child: ChildProcess, service: Service | undefined): void {
     this.living.delete(child);
     this.ready.delete(child);
     if (this.stopping) return;
     if (!this.victims.has(child) && ++this.crashes >= mostCrashes)
       this.fail(new DemoError(`${mostCrashes} workers ended by themselves`));
-    else this.add();
+    else this.add(service);
   }
 
   /**

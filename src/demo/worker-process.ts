@@ -1,6 +1,6 @@
 import { NestFactory } from '@nestjs/core';
 import { AppModule } from '../app.module.js';
-import { AppConfig } from '../config/app.config.js';
+import { AppConfig, type Service } from '../config/app.config.js';
 import { wordsOf } from './demo-error.js';
 import { DemoLogger } from './demo-logger.js';
 
@@ -18,7 +18,8 @@ export async function work(): Promise<void> {
   process.on('SIGINT', () => {});
   // The parent is gone: what runs here is taken up by whoever comes next.
   process.on('disconnect', () => process.exit(1));
-  const config = new AppConfig(process.env['DATABASE_URL'] ?? '', process.env['BLOB_FOLDER'] ?? '', 'worker');
+  const { DATABASE_URL = '', BLOB_FOLDER = '', OUTBOX_DEMO_SERVICE } = process.env;
+  const config = new AppConfig(DATABASE_URL, BLOB_FOLDER, 'worker', (OUTBOX_DEMO_SERVICE || undefined) as Service);
   try {
     const app = await NestFactory.createApplicationContext(AppModule.forRoot(config), {
       logger: new DemoLogger(note),

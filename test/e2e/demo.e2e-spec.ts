@@ -15,6 +15,8 @@ interface Ended {
 
 const jobs = ['audit.retention', 'auth.sweep', 'billing.renew', 'file.sweep', 'heartbeat'];
 
+const serviceOf = (durable: string) => (['ledger', 'receipt-mail'].includes(durable) ? 'money' : 'rest');
+
 describe('the demo', () => {
   let database: TestDatabase;
   let folder: string;
@@ -112,6 +114,24 @@ describe('the demo', () => {
     for (const job of jobs) expect(jobTicks[job]).toBeGreaterThanOrEqual(2);
     for (const job of jobs) expect(jobRuns[job]).toBeGreaterThanOrEqual(jobTicks[job] ?? 0);
     expect(jobRuns['heartbeat']).toBeGreaterThan(jobTicks['heartbeat'] ?? 0);
+  }, 180_000);
+
+  it('loses nothing and repeats nothing as two services of one image, each with durables of its own', async () => {
+    const before = await database.value<Date>('SELECT clock_timestamp()');
+    const ended = await demo(['--once', '--events', '200', '--workers', '3', '--services', '--kill']);
+    const { ok, published, handledTwice, lost } = result(ended);
+    expect({ ok, published, handledTwice, lost }).toEqual({ ok: true, published: 200, handledTwice: 0, lost: 0 });
+    const served = await database.query<{ durables: string[] }>(
+      `SELECT array_agg(DISTINCT d.name) AS durables FROM outbox.handled h JOIN outbox.durables d ON d.id = h.durable
+       WHERE h.started_at > $1 GROUP BY h.worker`,
+      [before],
+    );
+    const kinds = new Set(
+      served.map(({ durables }) => durables.map(serviceOf)).map((kind) => [...new Set(kind)].join()),
+    );
+    expect([...kinds].sort()).toEqual(['money', 'rest']);
+    expect(ended.code).toBe(0);
+    expect(ended.left).toEqual([]);
   }, 180_000);
 
   it('shows the jobs of three processes as long as it stays up', async () => {
@@ -236,6 +256,7 @@ describe('the demo', () => {
 
   it.each([
     [['--nonsense'], /^demo: Unknown option '--nonsense'.*\n$/],
+    [['--workers', '1', '--services'], /^demo: --services needs --workers N with N of 2 or more.*\n$/],
     [['--once', '--events', 'many'], /^demo: --events is 'many'; it is a whole number.*\n$/],
     [['--once', '--input', '/nowhere/events.ndjson'], /^demo: there is no file \/nowhere\/events\.ndjson\n$/],
   ])('refuses %j with one line', async (args, line) => {
