@@ -97,6 +97,7 @@ class Run {
   ): Promise<Result> {
     const { fleet, database, options } = this;
     const jobs = judgeTicks(await readTicks(database), fleet.deaths, fleet.pauses);
+    for (const line of jobs.besidePaused) this.note(`beside a paused process: ${line}`);
     const [orders] = await database.rows<{ n: number }>(
       `SELECT count(*)::int AS n FROM notes WHERE type = 'soak.order.placed'`,
     );
@@ -119,7 +120,7 @@ class Run {
       waiting,
       jobSlots: jobs.slots,
       jobsTogether: jobs.together.length,
-      jobsBesidePaused: jobs.besidePaused,
+      jobsBesidePaused: jobs.besidePaused.length,
       seconds: Math.round((performance.now() - began) / 100) / 10,
     };
   }

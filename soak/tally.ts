@@ -54,20 +54,21 @@ export interface TickReport {
   /** Runs that began while another one was under way. */
   readonly together: readonly string[];
   /** The same beside a process that was stopped meanwhile: it cannot know, and nothing is promised. */
-  readonly besidePaused: number;
+  readonly besidePaused: readonly string[];
 }
 
 /** A run ends when it says so, or with its process. */
 export function judgeTicks(ticks: readonly Tick[], deaths: readonly Absence[], pauses: readonly Absence[]): TickReport {
   const runs = ticks.map((tick) => ({ ...tick, ended: tick.ended ?? deathOf(tick, deaths) }));
   const together: string[] = [];
-  let besidePaused = 0;
+  const besidePaused: string[] = [];
   for (const [n, later] of runs.entries())
     for (const earlier of runs.slice(0, n)) {
       if (earlier.ended <= later.started) continue;
-      if (pauses.some(({ pid, from, to }) => pid === earlier.pid && from < later.started && to > earlier.started))
-        besidePaused += 1;
-      else together.push(`${JSON.stringify(later)} began beside ${JSON.stringify(earlier)}`);
+      const paused = pauses.some(
+        ({ pid, from, to }) => pid === earlier.pid && from < later.started && to > earlier.started,
+      );
+      (paused ? besidePaused : together).push(`${JSON.stringify(later)} began beside ${JSON.stringify(earlier)}`);
     }
   const slots = new Set(ticks.filter(({ ended }) => ended !== null).map(({ slot }) => slot.getTime())).size;
   return { slots, together, besidePaused };

@@ -82,7 +82,7 @@ describe('the soak', () => {
     const death = (pid: number, from: number) => ({ pid, from, to: Number.POSITIVE_INFINITY });
     const together = (ticks: Tick[], deaths = [death(9, 0)], pauses = [{ pid: 9, from: 0, to: 1 }]) => {
       const report = judgeTicks(ticks, deaths, pauses);
-      return [report.together.length, report.besidePaused];
+      return [report.together.length, report.besidePaused.length];
     };
     expect(together([run(1, 0, 10), run(2, 10, 20), run(1, 20, 30)])).toEqual([0, 0]);
     expect(together([run(1, 0, 25), run(2, 10, 12), run(2, 20, 30)])).toEqual([2, 0]);
