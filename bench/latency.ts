@@ -4,12 +4,12 @@ import { type Bench, type Line, line, median, percentile } from './figures.js';
 import { withDatabase } from './server.js';
 import { Stopwatch, steadily } from './steady.js';
 
-const perSecond = 200;
+export const perSecond = 200;
 const lanes = 4;
 /** Samples of this long at the beginning are left out: connections are opened and code is compiled. */
 const warmUpMs = 500;
 
-interface Sample {
+export interface Sample {
   readonly p50: number;
   readonly p99: number;
 }
@@ -64,7 +64,7 @@ async function byOutbox(url: string, seconds: number): Promise<Sample> {
  * The leanest hand-written equal: NOTIFY with the id in the publishing transaction, a listener that gives it to one of
  * four connections, and there BEGIN, the event read and deleted, the mark inserted.
  */
-async function byNotify(url: string, seconds: number): Promise<Sample> {
+export async function byNotify(url: string, seconds: number): Promise<Sample> {
   const watch = new Stopwatch();
   const publishers = await PlainPg.open(url, lanes);
   const workers = await PlainPg.open(url, lanes);
@@ -112,12 +112,12 @@ async function plainHandler(workers: PlainPg, lane: number, id: string, watch: S
   await client.query('COMMIT');
 }
 
-function steadyFor(seconds: number, once: (n: number) => Promise<unknown>): Promise<void> {
+export function steadyFor(seconds: number, once: (n: number) => Promise<unknown>): Promise<void> {
   const total = Math.ceil((seconds + warmUpMs / 1_000) * perSecond);
   return steadily(perSecond, (n) => n < total, once);
 }
 
-async function sampleOf(watch: Stopwatch): Promise<Sample> {
+export async function sampleOf(watch: Stopwatch): Promise<Sample> {
   const timed = (await watch.all()).slice(Math.floor((warmUpMs / 1_000) * perSecond));
   const waits = timed.map(({ wait }) => wait);
   return { p50: percentile(waits, 50), p99: percentile(waits, 99) };

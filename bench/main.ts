@@ -1,3 +1,4 @@
+import { measureAcross } from './across.js';
 import { type Bench, type Line } from './figures.js';
 import { measureHandle } from './handle.js';
 import { measureIdle } from './idle.js';
@@ -13,6 +14,7 @@ const measurements: Readonly<Record<MeasurementName, (bench: Bench) => Promise<L
   publish: measurePublish,
   handle: measureHandle,
   latency: measureLatency,
+  across: measureAcross,
   idle: measureIdle,
 };
 
