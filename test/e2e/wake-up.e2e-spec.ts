@@ -49,4 +49,17 @@ describe('a publisher wakes the workers of other processes', () => {
     await events.publishNow(type, { n: 'after' });
     await eventually('what was published after', async () => (await effects()) === before + 2, 3_000);
   });
+
+  it('also of what was committed long after it was written', async () => {
+    const { publisher: events, dataSource } = await publisher();
+    const before = await effects();
+    // Brings the relay up to date: the poll that the next commit asks for does not read from the start.
+    await events.publishNow(type, { n: 'first' });
+    await eventually('the first', async () => (await effects()) === before + 1, 5_000);
+    await dataSource.transaction(async (manager) => {
+      await events.publish(type, { n: 'late' });
+      await manager.query('SELECT pg_sleep(1.5)');
+    });
+    await eventually('the late one', async () => (await effects()) === before + 2, 3_000);
+  });
 });

@@ -8,6 +8,7 @@ import { DeliveryRecords } from './consume/delivery-records.js';
 import { LateRecorder } from './consume/late-recorder.js';
 import { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import { SubscriptionRegistry } from './consume/subscription.registry.js';
+import { Floor } from './core/floor.js';
 import { ProviderScan } from './core/provider-scan.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
 import { both, type Nudge, WakeSignal } from './core/wake-signal.js';
@@ -72,6 +73,14 @@ class Foundation {
   readonly database: Database;
   readonly identity = new WorkerIdentity();
   readonly wakeRelay = new WakeSignal();
+  readonly floor = new Floor();
+  /** What was just committed is for this process's relay, however long ago it was written. */
+  readonly relay: Nudge = {
+    nudge: (ageMs = 0) => {
+      this.floor.reach(ageMs);
+      this.wakeRelay.nudge();
+    },
+  };
   readonly wakeTaker = new WakeSignal();
   readonly commits: CommitWatcher;
   readonly follower: TransactionFollower;
@@ -85,18 +94,18 @@ class Foundation {
 
   constructor({ dataSource, settings, log }: WiringInput) {
     this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
-    const { database, wakeRelay, wakeTaker } = this;
+    const { database, wakeTaker } = this;
     // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
     this.connection = works(settings)
       ? database.infrastructure('worker', log)
       : database.infrastructure('publisher', log, ['SET synchronous_commit = off']);
     const many = settings.transport.capabilities.processes === 'many';
-    this.listener = works(settings) && many ? new ListenerService(database, wakeRelay, wakeTaker, log) : undefined;
+    this.listener = works(settings) && many ? new ListenerService(database, this.relay, wakeTaker, log) : undefined;
     this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
     const alone = works(settings) && !many;
     this.wakeTakers = alone ? wakeTaker : both(wakeTaker, this.notifier.deliveries);
     // Who relays by himself needs nobody else for it.
-    this.commits = new CommitWatcher(works(settings) ? wakeRelay : this.notifier.queue);
+    this.commits = new CommitWatcher(works(settings) ? this.relay : this.notifier.queue);
     this.follower = new TransactionFollower(dataSource, this.commits);
     this.follower.follow();
     const { repositories, tenancy } = settings;
@@ -167,7 +176,17 @@ function lifecycle(
     lock: new WorkerLockService(database, identity, appName(), exclusive, consumer, wakeTaker, log),
     consumer,
     recorder,
-    relay: new RelayService(database, settings, transport, identity, wakeRelay, wakeTaker, notifier.deliveries, log),
+    relay: new RelayService(
+      database,
+      settings,
+      transport,
+      base.floor,
+      identity,
+      wakeRelay,
+      wakeTaker,
+      notifier.deliveries,
+      log,
+    ),
     taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
       new SweepService(database, connection, consumer, identity, wakeTakers, log),

@@ -94,16 +94,28 @@ describe('error texts can always be stored', () => {
 });
 
 describe('the floor of a poll', () => {
-  it('reads from the start first, then from a minute ago, and every five seconds from the start', () => {
+  it('reads from the start first, then from shortly before the poll before, and every five seconds from the start', () => {
     let now = 0;
     const floor = new Floor(5_000, () => now);
-    expect(floor.next()).toEqual({ floor: '-infinity', full: true });
-    floor.swept('then');
-    expect(floor.next()).toEqual({ floor: 'then', full: false });
+    expect(floor.next()).toEqual({ floor: '-infinity', reachMs: 0, full: true });
+    floor.passed('then', true);
+    expect(floor.next()).toEqual({ floor: 'then', reachMs: 0, full: false });
+    now = 1_000;
+    floor.passed('later', false);
+    expect(floor.next()).toEqual({ floor: 'later', reachMs: 0, full: false });
     now = 5_600;
     expect(floor.next().full).toBe(true);
     floor.reset();
     expect(floor.next().full).toBe(true);
+  });
+
+  it('reaches back once, as far as the oldest of what was just committed', () => {
+    const floor = new Floor();
+    floor.passed('then', true);
+    floor.reach(3_000);
+    floor.reach(200);
+    expect(floor.next()).toEqual({ floor: 'then', reachMs: 3_000, full: false });
+    expect(floor.next()).toMatchObject({ reachMs: 0 });
   });
 });
 

@@ -1,13 +1,14 @@
 /** Something that can be told that there is work. */
 export interface Nudge {
-  nudge(): void;
+  /** `ageMs`: how long ago the oldest of it was written; it was committed just now. */
+  nudge(ageMs?: number): void;
 }
 
 /** Tells several. */
 export function both(...all: readonly Nudge[]): Nudge {
   return {
-    nudge: () => {
-      for (const each of all) each.nudge();
+    nudge: (ageMs) => {
+      for (const each of all) each.nudge(ageMs);
     },
   };
 }

@@ -60,8 +60,8 @@ export class TakerService extends BackgroundService {
     if (!next) throw new Error('the outlook statement returned no row');
     // Also those without room: nothing of them was looked at, so more may wait, and more that is older than the floor.
     const more = [...room.keys()].filter((durable) => count(rows, durable) >= (room.get(durable) ?? 0));
-    if (full && more.length > 0) this.floor.reset();
-    else if (full) this.floor.swept(next.minute_ago);
+    if (more.length === 0) this.floor.passed(next.next_from, full);
+    else if (full) this.floor.reset();
     this.deliver(rows, worker);
     // After what was fetched has taken its room, or that room would ask for more at once.
     this.consumer.expectMore(more);

@@ -31,7 +31,11 @@ export class ListenerService extends BackgroundService {
     this.connection = database.infrastructure('wake', log, settings, {
       connected: () => this.heard(),
       lost: () => this.lost(),
-      notified: (payload) => (payload === 'queue' ? this.relay : this.taker).nudge(),
+      notified: (payload) => {
+        const [news, ageMs] = payload.split(' ');
+        // What it waited on the way is not in the age: a second more costs next to nothing.
+        (news === 'queue' ? this.relay : this.taker).nudge((Number(ageMs) || 0) + 1_000);
+      },
     });
   }
 

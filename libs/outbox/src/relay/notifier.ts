@@ -20,10 +20,11 @@ const apartMs = 5;
  * what is lost costs a poll.
  */
 export class Notifier {
-  readonly queue: Nudge = { nudge: () => this.tell('queue') };
-  readonly deliveries: Nudge = { nudge: () => this.tell('deliveries') };
+  readonly queue: Nudge = { nudge: (ageMs) => this.tell('queue', ageMs) };
+  readonly deliveries: Nudge = { nudge: (ageMs) => this.tell('deliveries', ageMs) };
   private readonly throttled: ThrottledLog;
-  private readonly news = new Set<News>();
+  /** What is new, and how long ago the oldest of it was written. */
+  private readonly news = new Map<News, number>();
   private timer: NodeJS.Timeout | undefined;
   private sentAt = Number.NEGATIVE_INFINITY;
   private open = false;
@@ -46,8 +47,8 @@ export class Notifier {
     clearTimeout(this.timer);
   }
 
-  private tell(news: News): void {
-    if (this.open) this.news.add(news);
+  private tell(news: News, ageMs = 0): void {
+    if (this.open) this.news.set(news, Math.max(ageMs, this.news.get(news) ?? 0));
     if (this.timer || !this.open) return;
     const wait = Math.max(0, this.sentAt + apartMs - performance.now());
     this.timer = setTimeout(() => void this.send(), wait);
@@ -57,7 +58,7 @@ export class Notifier {
     const news = [...this.news];
     this.news.clear();
     try {
-      await this.connection.run(...news.map((each) => this.database.notify(each)));
+      await this.connection.run(...news.map(([each, ageMs]) => this.database.notify(`${each} ${Math.ceil(ageMs)}`)));
       this.sentAt = performance.now();
     } catch (error) {
       this.throttled.warn(
@@ -68,6 +69,6 @@ export class Notifier {
       this.sentAt = performance.now() + jittered(1_000);
     }
     this.timer = undefined;
-    for (const each of this.news) this.tell(each);
+    for (const [each, ageMs] of [...this.news]) this.tell(each, ageMs);
   }
 }

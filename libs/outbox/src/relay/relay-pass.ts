@@ -4,6 +4,7 @@ import type { FanOut, OutgoingBatch, Transport } from '../core/transport.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import { scheduledChunk } from '../tables/queue.table.js';
+import { interval } from '../tables/wire/statement.js';
 
 export interface RelayPassParts {
   readonly database: Database;
@@ -36,8 +37,7 @@ export interface RelayPassCounts {
  */
 export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts> {
   const batch = new QueueBatch(parts);
-  const { full: sweeping } = parts.floor.next();
-  const moved = sweeping ? await moveScheduled(parts) : 0;
+  const moved = batch.full ? await moveScheduled(parts) : 0;
   const counts = await parts.transport.forward(batch);
   // As many as one statement moves: more are due, and only a pass that reads from the start looks for them.
   const moreScheduled = moved >= scheduledChunk;
@@ -58,12 +58,20 @@ async function moveScheduled({ connection, database }: RelayPassParts): Promise<
 
 class QueueBatch implements OutgoingBatch {
   nextMs: number | undefined;
+  private readonly from;
 
-  constructor(private readonly parts: RelayPassParts) {}
+  constructor(private readonly parts: RelayPassParts) {
+    this.from = parts.floor.next();
+  }
+
+  /** Whether it reads from the start. */
+  get full(): boolean {
+    return this.from.full;
+  }
 
   async fanOut(room: ReadonlyMap<number, number>): Promise<FanOut> {
     const { database, connection, floor, batch, worker } = this.parts;
-    const from = floor.next();
+    const { from } = this;
     const [, { rows }] = await connection.run(
       database.queue.fanOutLock(),
       database.queue.fanOut(
@@ -72,11 +80,13 @@ class QueueBatch implements OutgoingBatch {
         worker ?? null,
         [...room.keys()],
         worker === undefined ? [...room.keys()].map(() => 0) : [...room.values()],
+        interval(from.reachMs),
       ),
     );
     const [row] = rows;
     if (!row) throw new Error('the fan-out statement returned no row');
-    if (from.full) row.taken < batch ? floor.swept(row.minute_ago) : floor.reset();
+    if (row.taken < batch) floor.passed(row.next_from, from.full);
+    else if (from.full) floor.reset();
     this.nextMs = row.next_ms ?? undefined;
     return {
       taken: row.taken,

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { BackgroundService } from '../core/background-service.js';
 import { jittered } from '../core/backoff.js';
-import { Floor } from '../core/floor.js';
+import type { Floor } from '../core/floor.js';
 import { Pace } from '../core/pace.js';
 import type { Log } from '../core/throttled-log.js';
 import type { Transport } from '../core/transport.js';
@@ -23,13 +23,13 @@ const burst = 5;
 /** The loop around the relay's pass: waits for a nudge or the poll, goes on at once while batches come back full. */
 export class RelayService extends BackgroundService {
   private readonly connection: InfrastructureConnection;
-  private readonly floor = new Floor();
   private readonly pace = new Pace(apartMs, burst);
 
   constructor(
     private readonly database: Database,
     private readonly settings: OutboxSettings,
     private readonly transport: Transport,
+    private readonly floor: Floor,
     private readonly identity: WorkerIdentity,
     wake: WakeSignal,
     private readonly taker: Nudge,
@@ -68,6 +68,8 @@ export class RelayService extends BackgroundService {
       worker: this.identity.number,
     }).catch((error) => {
       this.identity.doubt();
+      // How far it was to reach back went with it.
+      this.floor.reset();
       throw error;
     });
   }

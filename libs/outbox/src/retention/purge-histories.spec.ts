@@ -199,7 +199,7 @@ describe('whatever happens around a purge', () => {
 
     relay(): Promise<void> {
       return this.with(async (session) => {
-        await session.run(tables.queue.fanOutLock(), tables.queue.fanOut('-infinity', 500, null, [], []));
+        await session.run(tables.queue.fanOutLock(), tables.queue.fanOut('-infinity', 500, null, [], [], '0 seconds'));
       });
     }
 

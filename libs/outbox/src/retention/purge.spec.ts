@@ -369,7 +369,7 @@ describe('retention', () => {
           `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES (2, 'a', $1, '-infinity')`,
           [past.type],
         );
-        await run(tables.queue.fanOut('-infinity', 500, null, [], []));
+        await run(tables.queue.fanOut('-infinity', 500, null, [], [], '0 seconds'));
       }
       if (by === 'a back-fill') {
         await database.query(

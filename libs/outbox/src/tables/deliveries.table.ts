@@ -10,8 +10,8 @@ export interface OutlookRow {
   readonly alone_waits: boolean;
   /** Milliseconds until the next row is due; null when none waits. */
   readonly next_ms: number | null;
-  /** A minute ago by the database's clock; see `Floor`. */
-  readonly minute_ago: string;
+  /** Half a second ago by the database's clock; see `Floor`. */
+  readonly next_from: string;
 }
 
 /** From this many interruptions on a delivery runs alone in its process; the partial indexes of `deliveries` say 3, too. */
@@ -58,7 +58,7 @@ SELECT EXISTS (SELECT 1 FROM unnest($1::smallint[]) w(durable) CROSS JOIN LATERA
   (SELECT ceil(extract(epoch FROM min(d.due_at) - statement_timestamp()) * 1000) FROM unnest($1::smallint[]) w(durable) CROSS JOIN LATERAL
     (SELECT due_at FROM outbox.deliveries WHERE durable = w.durable AND lease IS NULL AND interruptions < ${aloneFrom}
      AND due_at > statement_timestamp() ORDER BY due_at LIMIT 1) d)::bigint AS next_ms,
-  (statement_timestamp() - interval '1 minute')::text AS minute_ago`;
+  (statement_timestamp() - interval '0.5 seconds')::text AS next_from`;
 
 /** One row that must run alone. Parameters: durables, this worker's number. */
 const takeAloneSql = `

@@ -52,7 +52,7 @@ describe('only live work is touched by what polls', () => {
   });
 
   const polls: [string, (database: Database) => Bound][] = [
-    ['the fan-out', ({ queue }) => queue.fanOut(epoch, 500, 7, [1, 2], [10, 10])],
+    ['the fan-out', ({ queue }) => queue.fanOut(epoch, 500, 7, [1, 2], [10, 10], '0 seconds')],
     ['moving what was scheduled', ({ queue }) => queue.moveScheduled()],
     ['taking', ({ deliveries }) => deliveries.take([1, 2], [10, 10], 7, epoch)],
     ['the outlook', ({ deliveries }) => deliveries.outlook([1, 2])],

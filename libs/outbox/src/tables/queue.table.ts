@@ -7,8 +7,8 @@ export interface FanOutRow {
   readonly left: number;
   /** Waiting rows of durables that this process does not handle, or has no room for at all. */
   readonly elsewhere: number;
-  /** One minute ago by the database's clock; see `Floor`. */
-  readonly minute_ago: string;
+  /** Half a second ago by the database's clock; see `Floor`. */
+  readonly next_from: string;
   /** Milliseconds until the next row of the queue is due; null when none waits. */
   readonly next_ms: number | null;
   /** Leased to this worker: [event id, durable]. */
@@ -29,14 +29,14 @@ export class QueueTable {
 }
 
 /**
- * Parameters: floor, batch, this worker's number (null: lease nothing), its durables, their room. Sent right behind
+ * Parameters: floor, batch, this worker's number (null: lease nothing), its durables, their room, how far below the floor. Sent right behind
  * `fanOutLock` in one message: the lock must be a statement of its own, so that this one's snapshot is younger than any
  * registration; inside one statement an event was lost for good.
  * `statement_timestamp()`, because a volatile clock is no index condition. EXISTS, because two patterns of one durable
  * may match. DELETE by ctid is a TID scan, given that sequential scans are off on this connection.
  */
 const fanOutSql = `
-WITH q AS MATERIALIZED (SELECT ctid AS tid, event_id, due_at FROM outbox.queue WHERE due_at > $1::timestamptz AND due_at <= statement_timestamp()
+WITH q AS MATERIALIZED (SELECT ctid AS tid, event_id, due_at FROM outbox.queue WHERE due_at > $1::timestamptz - $6::interval AND due_at <= statement_timestamp()
       ORDER BY due_at, seq LIMIT $2::int FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM outbox.queue WHERE ctid = ANY (ARRAY(SELECT tid FROM q))),
 x AS MATERIALIZED (SELECT q.event_id, t.id AS durable, row_number() OVER (PARTITION BY t.id ORDER BY q.due_at) AS n
@@ -50,7 +50,7 @@ d AS (INSERT INTO outbox.deliveries (event_id, durable, lease)
 SELECT (SELECT count(*)::int FROM q) AS taken,
        (SELECT count(*)::int FROM d WHERE lease IS NULL AND durable = ANY ($4::smallint[])) AS "left",
        (SELECT count(*)::int FROM d WHERE lease IS NULL AND durable <> ALL ($4::smallint[])) AS elsewhere,
-       (statement_timestamp() - interval '1 minute')::text AS minute_ago,
+       (statement_timestamp() - interval '0.5 seconds')::text AS next_from,
        (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms,
        (SELECT json_agg(json_build_array(event_id, durable) ORDER BY event_id) FROM d WHERE lease IS NOT NULL) AS handed`;
 

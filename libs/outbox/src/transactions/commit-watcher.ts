@@ -7,18 +7,22 @@ import type { Nudge } from '../core/wake-signal.js';
  * raw COMMIT) cost one poll.
  */
 export class CommitWatcher implements EntitySubscriberInterface {
-  private readonly published = new WeakSet<QueryRunner>();
+  /** When each first published, by this process's clock. */
+  private readonly published = new WeakMap<QueryRunner, number>();
 
   constructor(private readonly relay: Nudge) {}
 
   /** Remember that `runner`'s transaction has something for the relay. */
   note(runner: QueryRunner): void {
-    this.published.add(runner);
+    if (!this.published.has(runner)) this.published.set(runner, performance.now());
   }
 
   /** For commits that do not go through TypeORM: whether there was something, once. */
   committed(runner: QueryRunner): void {
-    if (this.published.delete(runner)) this.relay.nudge();
+    const since = this.published.get(runner);
+    if (since === undefined) return;
+    this.published.delete(runner);
+    this.relay.nudge(performance.now() - since);
   }
 
   afterTransactionCommit({ queryRunner }: { queryRunner: QueryRunner }): void {
