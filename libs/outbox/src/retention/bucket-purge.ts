@@ -24,7 +24,7 @@ const nothing: BucketOutcome = { forgotten: false, kept: 0, marksForgotten: fals
 /**
  * Forgets the old days of one bucket.
  *
- *   look ── nothing old, or nothing old that is finished ──▶ marks without events? ── yes ──▶ forget marks
+ *   look ── nothing old, or too little of it finished ──▶ marks without events? ── yes ──▶ forget marks
  *    └─ something ── little to set aside ──▶ forget events ──▶ (committed) ──▶ forget marks
  *                └─ too much ──▶ left alone
  *
@@ -51,7 +51,8 @@ export class BucketPurge {
   }
 
   private async events(bucket: number, { before, first }: WindowRow): Promise<BucketOutcome> {
-    const look = await this.row(this.table.look[bucket]?.(first, this.limits.setAside));
+    const { setAside, few } = this.limits;
+    const look = await this.row(this.table.look[bucket]?.(first, setAside, few));
     if (!look?.oldest || !this.worthwhile(look)) return nothing;
     const day = dayOf(look.oldest);
     if (!this.affordable(look, day)) return { ...nothing, left: true };
@@ -62,19 +63,20 @@ export class BucketPurge {
     return { ...nothing, forgotten: true, kept };
   }
 
-  /** Of a day all of whose events still wait, nothing can be forgotten; whether that is so is unknown beyond the limit. */
-  private worthwhile({ finished, unfinished }: BucketRow): boolean {
-    return finished > 0 || unfinished > this.limits.setAside;
+  /** Nothing can be forgotten of a day all of whose events still wait; whether that is so is unknown beyond the limit. */
+  private worthwhile({ finished, unfinished, newer }: BucketRow): boolean {
+    const { setAside, few } = this.limits;
+    if (unfinished > setAside) return true;
+    return newer > few ? finished >= few : finished > 0;
   }
 
-  private affordable({ finished, unfinished, newer }: BucketRow, day: string): boolean {
-    const { setAside, worthWarning } = this.limits;
+  private affordable({ unfinished, newer }: BucketRow, day: string): boolean {
+    const { setAside } = this.limits;
     if (unfinished + newer <= setAside) return true;
     const many = (n: number): string => (n > setAside ? `more than ${setAside}` : `${n}`);
-    if (unfinished > setAside || finished >= worthWarning)
-      this.log.warn(
-        `outbox.purge leaves ${day} alone: ${many(unfinished)} of its events are not finished and ${many(newer)} of a newer day are in its bucket; they would have to be set aside, and at most ${setAside} are`,
-      );
+    this.log.warn(
+      `outbox.purge leaves ${day} alone: ${many(unfinished)} of its events are not finished and ${many(newer)} of a newer day are in its bucket; they would have to be set aside, and at most ${setAside} are`,
+    );
     return false;
   }
 
@@ -92,7 +94,7 @@ export class BucketPurge {
     }
     if (!this.signal.aborted)
       this.log.warn(
-        `outbox.purge leaves ${what} to its next pass: a handler of that day, or a vacuum, held them in all ${tries} tries`,
+        `outbox.purge leaves ${what} to its next pass: a handler of that day, a vacuum or a dump held a lock on them in all ${tries} tries`,
       );
     return undefined;
   }

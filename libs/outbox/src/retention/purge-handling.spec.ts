@@ -49,6 +49,8 @@ describe('what a purge has left is handled afterwards, exactly once', () => {
     new Purge(new Database(app.dataSource, 'outbox'), { retentionMs: 7 * 86_400_000 }, log, {
       ...purgeLimits,
       tries,
+      // Also beside a newer day: that of today's bucket.
+      few: 1,
       pauseMs: [1, 5],
     }).run(new AbortController().signal);
   const effects = (id: string) =>

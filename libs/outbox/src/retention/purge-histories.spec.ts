@@ -78,6 +78,14 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   ),
 );
 
+/** One old event is done, of another a handler runs and meets a purge. */
+const heldOpen: readonly Step[] = [
+  { do: 'publish', day: 11, count: 2, relayed: true },
+  { do: 'handle', works: [ledger, mail].map((durable) => ({ durable, outcome: 'done' })) },
+  { do: 'hold', work: { durable: ledger, outcome: 'done' } },
+  { do: 'purge' },
+];
+
 /** What must be true of one history's deliveries, keyed 'event durable'. */
 class Model {
   /** The durables that are to handle an event. */
@@ -415,35 +423,39 @@ describe('whatever happens around a purge', () => {
 
   it('nothing unfinished is removed, nothing that was handled can be claimed again, and every event that exists has its marks', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30, size: 'max' }), async (steps) => {
-        free.splice(0, free.length, ...sessions);
-        for (const table of [
-          'outbox.events',
-          'outbox.handled',
-          'outbox.attempts',
-          'outbox.queue',
-          'outbox.deliveries',
-          'outbox.dead_letters',
-          'outbox.durable_types',
-          'effects',
-        ])
-          await database.query(`DELETE FROM ${table}`);
-        await database.query(
-          `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES ($1, $3, $3, '-infinity'), ($2, $3, $3, '-infinity')`,
-          [ledger, mail, type],
-        );
-        const history = new History();
-        try {
-          for (const step of steps) {
-            await history.play(step);
-            await history.check();
+      fc.asyncProperty(
+        fc.boolean(),
+        fc.array(step, { minLength: 10, maxLength: 30, size: 'max' }),
+        async (held, steps) => {
+          free.splice(0, free.length, ...sessions);
+          for (const table of [
+            'outbox.events',
+            'outbox.handled',
+            'outbox.attempts',
+            'outbox.queue',
+            'outbox.deliveries',
+            'outbox.dead_letters',
+            'outbox.durable_types',
+            'effects',
+          ])
+            await database.query(`DELETE FROM ${table}`);
+          await database.query(
+            `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES ($1, $3, $3, '-infinity'), ($2, $3, $3, '-infinity')`,
+            [ledger, mail, type],
+          );
+          const history = new History();
+          try {
+            for (const step of held ? [...heldOpen, ...steps] : steps) {
+              await history.play(step);
+              await history.check();
+            }
+            await history.finish();
+          } finally {
+            // After a failure a transaction may be open, and the next history of a shrink needs the sessions.
+            for (const session of sessions) await session.run(rollback).catch(() => {});
           }
-          await history.finish();
-        } finally {
-          // After a failure a transaction may be open, and the next history of a shrink needs the sessions.
-          for (const session of sessions) await session.run(rollback).catch(() => {});
-        }
-      }),
+        },
+      ),
       { numRuns: 500, interruptAfterTimeLimit: 25_000 },
     );
     // The histories were worth their name.

@@ -9,10 +9,10 @@ export interface PurgeLimits {
    */
   readonly setAside: number;
   /**
-   * A day that stays is worth a warning from so many finished events on. Fewer are what an old retry leaves behind when
-   * its day was forgotten around it: they go with the newer day in their bucket.
+   * Fewer finished events than this are not worth the lock of a bucket that has more than this of a newer day: publishes
+   * would wait for it. It is what old retries leave behind when they end at last, and it goes with the newer day.
    */
-  readonly worthWarning: number;
+  readonly few: number;
   /**
    * How often a locked bucket is tried. A try waits 150 ms for the lock, and whoever comes after it waits behind it: an
    * open handler of that day is met again and again rather than waited for.
@@ -34,7 +34,7 @@ export interface PurgeLimits {
 
 export const purgeLimits: PurgeLimits = {
   setAside: 100_000,
-  worthWarning: 1_000,
+  few: 1_000,
   tries: 20,
   pauseMs: [500, 2_000],
   batch: 5_000,

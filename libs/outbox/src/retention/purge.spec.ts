@@ -187,7 +187,7 @@ describe('retention', () => {
   });
 
   describe('a day of which too much would have to be set aside', () => {
-    const limits = { setAside: 10, worthWarning: 5 };
+    const limits = { setAside: 10, few: 5 };
 
     it('stays, and is named in one warning with the number', async () => {
       const ids = await past.events(9, 20);
@@ -205,13 +205,10 @@ describe('retention', () => {
       ]);
     });
 
-    it('also when that is a newer day, and without a word for the few that an old retry left behind', async () => {
+    it('also when most of it is of a newer day, until there is less of it', async () => {
       const newer = await past.events(-1, 10);
-      const old = await past.events(9, 5);
+      const old = await past.events(9, 6);
       await past.waiting(old.slice(0, 1), mail);
-      expect(await purge(limits)).toEqual({ ...nothing, left: 1 });
-      expect(log.lines).toEqual([]);
-      await past.events(9, 2);
       expect(await purge(limits)).toEqual({ ...nothing, left: 1 });
       expect(
         log.matching(/alone: 1 of its events are not finished and 10 of a newer day are in its bucket/),
@@ -219,6 +216,20 @@ describe('retention', () => {
       await database.query('DELETE FROM outbox.deliveries');
       expect(await purge(limits)).toEqual({ ...nothing, days: 1, kept: 10, marks: 1 });
       expect(await past.left([...old, ...newer])).toEqual(newer);
+    });
+
+    it('and when it is little beside a newer day, it goes with that: no publish of that day waits for it', async () => {
+      const newer = await past.events(-1, 6);
+      const old = await past.events(9, 4);
+      await past.marked(old, ledger);
+      const files = await past.files();
+      expect(await purge(limits)).toEqual(nothing);
+      expect(await past.files()).toEqual(files);
+      expect(log.lines).toEqual([]);
+      // Worth it, when the newer day has hardly begun.
+      await database.query('DELETE FROM outbox.events WHERE id = $1', [newer[0]]);
+      expect(await purge(limits)).toEqual({ ...nothing, days: 1, kept: 5, marks: 1 });
+      expect(await past.left([...old, ...newer])).toEqual(newer.slice(1));
     });
   });
 
@@ -316,7 +327,7 @@ describe('retention', () => {
       expect(await past.left([...old, ...other])).toEqual(old);
       expect(log.matching(/^warn/)).toEqual([
         expect.stringMatching(
-          new RegExp(`leaves the events of ${dayOf(first)} to its next pass: .* held them in all 3 tries`),
+          new RegExp(`leaves the events of ${dayOf(first)} to its next pass: .* held a lock on them in all 3 tries`),
         ),
       ]);
       await handler.query('ROLLBACK');

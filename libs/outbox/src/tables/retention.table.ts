@@ -12,7 +12,7 @@ export interface BucketRow {
   readonly oldest: string | null;
   /** Events of before the window that are not finished; one more than asked for at most. */
   readonly unfinished: number;
-  /** Events of before the window that are; 1,000 at most. */
+  /** Events of before the window that are; no more are counted than asked for. */
   readonly finished: number;
   /** Events of a newer day that has come into the same bucket; one more than asked for at most. */
   readonly newer: number;
@@ -32,7 +32,7 @@ export interface BatchRow {
 export class RetentionTable {
   /** Parameters: the window. */
   readonly window;
-  /** Indexed by bucket. Parameters: the window's first id, how many rows are counted. */
+  /** Indexed by bucket. Parameters: the window's first id, how many unfinished and newer rows are counted, how many finished ones. */
   readonly look: readonly Statement<BucketRow>[];
   /** Indexed by bucket. Parameters: the window's first id. */
   readonly orphans: readonly Statement<{ here: boolean }>[];
@@ -85,7 +85,7 @@ u AS MATERIALIZED (SELECT w.id FROM (
           AND t.durable NOT IN (SELECT n.id FROM outbox.durables n WHERE n.state = 'retired') LIMIT $2::int + 1)) w
       WHERE (SELECT true FROM outbox.events_{b} e WHERE e.id = w.id) LIMIT $2::int + 1)
 SELECT (SELECT id::text FROM o) AS oldest, (SELECT count(*)::int FROM u) AS unfinished,
-  (SELECT count(*)::int FROM (SELECT FROM outbox.events_{b} WHERE id < $1::uuid LIMIT (SELECT count(*) FROM u) + 1000) n)
+  (SELECT count(*)::int FROM (SELECT FROM outbox.events_{b} WHERE id < $1::uuid LIMIT (SELECT count(*) FROM u) + $3::int) n)
     - (SELECT count(*)::int FROM u) AS finished,
   (SELECT count(*)::int FROM (SELECT FROM outbox.events_{b} WHERE (SELECT true FROM o) AND id >= $1::uuid LIMIT $2::int + 1) n) AS newer`;
 
