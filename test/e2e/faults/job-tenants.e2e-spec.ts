@@ -110,6 +110,37 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
   });
 });
 
+describe('a process that is paused in the middle of its tenants, and whose sessions the server ends', () => {
+  let site: JobSite;
+
+  beforeEach(async () => {
+    site = await JobSite.open();
+    await site.due(renew.name, `cron ${yearly} UTC`);
+  });
+
+  afterEach(() => site?.close());
+
+  it('runs none of them again when it wakes after another has done them all', async () => {
+    const { failEvery: _, ...work } = renew;
+    const start = () => site.process([{ ...work, ms: 100 }], { TENANTS: '40' });
+    const effects = () => site.database.value<number>('SELECT count(*)::int FROM effects');
+    const first = await start();
+    await eventually('some are done', async () => (await effects()) > 4);
+    first.signal('SIGSTOP');
+    await site.database.query(
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+    );
+    await start();
+    await eventually('another has ended the slot', () =>
+      site.database.value(`SELECT finished_at FROM outbox.job_runs WHERE attempt = 2 AND outcome = 'done'`),
+    );
+    first.signal('SIGCONT');
+    await eventually('it has heard of it', () => first.said({ kind: 'log', text: /which somebody else had taken up/ }));
+    expect(await effects()).toBe(40);
+    expect(await site.database.value('SELECT count(DISTINCT tenant)::int FROM effects')).toBe(40);
+  });
+});
+
 describe('a connection of the pool that ends', () => {
   const stage = useStage();
 
