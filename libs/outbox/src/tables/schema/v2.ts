@@ -26,12 +26,14 @@ CREATE TABLE outbox.job_tenants (job text NOT NULL, slot timestamptz NOT NULL, p
   finished_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (job, slot, part, tenant));
 
 -- The claim of one tenant of one slot, in the tenant's own transaction; as outbox.claim_0 to claim_9 are for deliveries.
+-- A slot that is over has no marks any more: a process that was paused and has not heard of it would begin anew.
 CREATE FUNCTION outbox.claim_tenant(j text, s timestamptz, p smallint, t text, OUT claimed boolean, OUT pid int)
 LANGUAGE plpgsql SET lock_timeout = '300ms' SET enable_seqscan = off AS $$
 BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'on', true); END IF;
   pid := pg_backend_pid();
-  INSERT INTO outbox.job_tenants (job, slot, part, tenant) VALUES (j, s, p, t) ON CONFLICT DO NOTHING;
+  INSERT INTO outbox.job_tenants (job, slot, part, tenant) SELECT j, s, p, t FROM outbox.job_state o WHERE o.job = j AND o.running_slot = s
+  ON CONFLICT DO NOTHING;
   claimed := FOUND;
   PERFORM set_config('app.tenant_id', t, true);
 END $$;
