@@ -141,6 +141,35 @@ describe('a process that is paused in the middle of its tenants, and whose sessi
   });
 });
 
+describe('tenants of a slot that is over', () => {
+  const stage = useStage();
+
+  it('are not begun by a process that has not heard of it: their marks went with the slot', async () => {
+    const seen: string[] = [];
+    const began = gate();
+    const goOn = gate();
+    const method = async ({ tenantId }: TenantJobContext) => {
+      seen.push(tenantId);
+      began.open();
+      await goOn.passed;
+    };
+    const app = await stage.boot({
+      outbox: { tenancy: { list: async () => ['a', 'b', 'c'] } },
+      providers: [job('test.renew', { every: '1s' }, method, { perTenant: {} })],
+    });
+    await began.passed;
+    // What another does that took it up and has run them all; and a schedule that has no slot more.
+    await stage.database.query(
+      `UPDATE outbox.job_state SET running_slot = NULL, outcome = 'done', schedule = 'another one'`,
+    );
+    await stage.database.query('DELETE FROM outbox.job_tenants');
+    goOn.open();
+    await eventually('it has heard of it', () => app.log.matching(/which somebody else had taken up/).length);
+    await app.close();
+    expect(seen).toEqual(['a']);
+  });
+});
+
 describe('a connection of the pool that ends', () => {
   const stage = useStage();
 
