@@ -35,6 +35,11 @@ export interface Piece {
 /** Tries at one piece when the database was in the way (a conflict, a busy claim, a lost connection) before it has failed. */
 const tries = 5;
 
+/** Why a piece may be tried again. What its work throws of others' connections (`ECONNREFUSED`) is no such thing. */
+class InTheWay {
+  constructor(readonly error: unknown) {}
+}
+
 /**
  * Runs a piece in a transaction with the proof of its commit, as a handler is. `false`: it was claimed before. Throws what
  * the work threw, or why it could not commit.
@@ -45,29 +50,30 @@ export async function runPiece(parts: JobTransactionParts, piece: Piece, signal:
     try {
       return await once(parts, piece, last);
     } catch (error) {
-      if (last || databaseTrouble(error) === 'other') throw error;
+      if (!(error instanceof InTheWay)) throw error;
+      if (last) throw error.error;
       await pause(jittered(100 * 2 ** n));
     }
   }
 }
 
 async function once(parts: JobTransactionParts, piece: Piece, last: boolean): Promise<boolean> {
-  const transaction = await HandlerTransaction.open(parts.database, piece.name);
+  const transaction = await aside(HandlerTransaction.open(parts.database, piece.name));
   let clean = false;
   try {
     const {
       rows: [row],
-    } = await transaction.begin(piece.claim);
+    } = await aside(transaction.begin(piece.claim));
     if (!row?.claimed) {
-      await transaction.commitClaim();
+      await aside(transaction.commitClaim());
       clean = true;
       return false;
     }
     const failure = (await workOf(parts, piece, transaction)) ?? (await commitOf(piece, transaction));
     if (failure) {
-      const again = !last && databaseTrouble(failure.error) !== 'other';
+      const again = !last && ['conflict', 'busy'].includes(databaseTrouble(failure.error));
       clean = await record(parts, transaction, failure, again ? undefined : piece.failed(failure.error));
-      throw failure.error;
+      throw again ? new InTheWay(failure.error) : lostOf(piece, transaction, failure);
     }
     clean = true;
     parts.commits.committed(transaction.scope.runner);
@@ -78,10 +84,28 @@ async function once(parts: JobTransactionParts, piece: Piece, last: boolean): Pr
   }
 }
 
+/** A message of ours, none of which is the work's: whatever of the database goes wrong with it was in the way. */
+async function aside<T>(message: Promise<T>): Promise<T> {
+  try {
+    return await message;
+  } catch (error) {
+    throw databaseTrouble(error) === 'other' ? error : new InTheWay(error);
+  }
+}
+
 interface Failure {
   readonly error: unknown;
   /** What is left of the transaction: its savepoint; nothing; or something that was not awaited and may still send. */
   readonly left: 'savepoint' | 'nothing' | 'work';
+  /** The answer to COMMIT is lost, and no mark tells whether it is done. */
+  readonly mayBeDone?: boolean;
+}
+
+/** After the attempt to record: by then a connection that is gone is known to be. */
+function lostOf(piece: Piece, { connectionLost }: HandlerTransaction, { error, mayBeDone }: Failure): unknown {
+  if (mayBeDone || !connectionLost) return error;
+  const why = `${piece.name}: its connection was lost: ${connectionLost.message}`;
+  return new InTheWay(new Error(why, { cause: error }));
 }
 
 async function workOf(
@@ -93,8 +117,7 @@ async function workOf(
   try {
     await transaction.enclose(parts.follower, piece.tenantId, async () => piece.work(transaction.manager));
   } catch (error) {
-    // When the connection has ended, that is why, whatever the work made of it: TypeORM's words for it are no outage's.
-    thrown = { error: transaction.connectionLost ?? error, left: 'savepoint' };
+    thrown = { error, left: 'savepoint' };
   }
   try {
     transaction.seal();
@@ -110,13 +133,9 @@ async function commitOf(piece: Piece, transaction: HandlerTransaction): Promise<
     await transaction.commit();
     return undefined;
   } catch (error) {
-    const unknown = !piece.repeatable && databaseTrouble(error) === 'outage';
-    return {
-      error: unknown
-        ? new Error(`${piece.name}: the answer to its COMMIT is lost, it may be done`, { cause: error })
-        : error,
-      left: 'nothing',
-    };
+    if (piece.repeatable || databaseTrouble(error) !== 'outage') return { error, left: 'nothing' };
+    const unknown = new Error(`${piece.name}: the answer to its COMMIT is lost, it may be done`, { cause: error });
+    return { error: unknown, left: 'nothing', mayBeDone: true };
   }
 }
 
