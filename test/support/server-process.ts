@@ -1,8 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { Client } from 'pg';
-import { eventually } from './eventually.js';
+import type { ServerOrder } from './server-main.js';
 
 /** A Postgres server of a test's own (see server-main.ts), to be stopped and started under it. */
 export class ServerProcess {
@@ -22,29 +21,28 @@ export class ServerProcess {
   }
 
   /** Stops the server and keeps its data. */
-  pause(): Promise<void> {
+  pause(): Promise<unknown> {
     return this.order('pause');
   }
 
-  /** Ends it as a crash would (an immediate shutdown): it recovers when it is started again. */
-  async crash(): Promise<void> {
-    const client = new Client({ connectionString: this.url });
-    client.on('error', () => {});
-    await client.connect();
-    const { rows } = await client.query(`SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int AS pid`);
-    process.kill(rows[0].pid, 'SIGQUIT');
-    await eventually('the server is gone', () => {
-      try {
-        return !process.kill(rows[0].pid, 0);
-      } catch {
-        return true;
-      }
-    });
+  /** Starts it again, with the same data, on the same port. */
+  resume(): Promise<unknown> {
+    return this.order('resume');
   }
 
-  /** Starts it again, with the same data, on the same port. */
-  resume(): Promise<void> {
-    return this.order('resume');
+  /** Ends it as a crash would (an immediate shutdown): it recovers when it is started again. */
+  crash(): Promise<unknown> {
+    return this.order('crash');
+  }
+
+  /** Starts a standby of it, which stops it for a moment; the standby's URL. */
+  async standby(): Promise<string> {
+    return String(await this.order('standby'));
+  }
+
+  /** Resolves when the standby takes writes. */
+  promote(): Promise<unknown> {
+    return this.order('promote');
   }
 
   async stop(): Promise<void> {
@@ -53,8 +51,9 @@ export class ServerProcess {
     await once(this.child, 'exit');
   }
 
-  private async order(order: 'pause' | 'resume' | 'stop'): Promise<void> {
+  private async order(order: ServerOrder): Promise<unknown> {
     this.child.send(order);
-    await once(this.child, 'message');
+    const [answer] = await once(this.child, 'message');
+    return answer;
   }
 }

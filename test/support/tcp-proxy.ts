@@ -17,10 +17,10 @@ export class TcpProxy {
     private readonly server: Server,
     /** The given URL, through this network. */
     readonly url: string,
+    private to: URL,
   ) {}
 
   static async before(target: string): Promise<TcpProxy> {
-    const to = new URL(target);
     const server = createServer();
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -28,9 +28,14 @@ export class TcpProxy {
     const url = new URL(target);
     url.hostname = '127.0.0.1';
     url.port = String(typeof address === 'object' && address ? address.port : 0);
-    const proxy = new TcpProxy(server, url.href);
-    server.on('connection', (client) => proxy.join(client, Number(to.port || 5432), to.hostname));
+    const proxy = new TcpProxy(server, url.href, new URL(target));
+    server.on('connection', (client) => proxy.join(client, Number(proxy.to.port || 5432), proxy.to.hostname));
     return proxy;
+  }
+
+  /** Who connects from now on gets to another server, as when a service address moves; what is open stays. */
+  leadTo(target: string): void {
+    this.to = new URL(target);
   }
 
   /** The next answer to a message that names this is lost, and the connection with it. */
