@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { EventPublisher } from 'nestjs-outbox';
 import { Client } from 'pg';
@@ -62,12 +63,13 @@ describeWithPgbouncer('through PgBouncer in transaction mode', () => {
       manifest: { emits: [type, 'test.end.asked'] },
       outbox: { infrastructure: { url: stage.database.url }, tenancy: { list: async () => ['a', 'b', 'c'] } },
       providers: [
-        subscriber<{ fail?: number; hang?: boolean }>(
+        subscriber<{ fail?: number; hang?: boolean; ms?: number }>(
           type,
           'work',
           async (event, context) => {
             const [{ tenant }] = await context.manager.query(wasTenant);
             await effect(event, context, tenant);
+            await pause(event.payload.ms ?? 0);
             if ((event.payload.fail ?? 0) >= context.attempt) throw new Error('asked to fail');
             if (event.payload.hang && context.attempt === 1) {
               await context.manager.query('SELECT pg_sleep(60)').catch(() => {});
@@ -140,6 +142,20 @@ describeWithPgbouncer('through PgBouncer in transaction mode', () => {
     expect(events.log.matching(nameless)).toHaveLength(1);
     const { id } = await publish(events, {});
     await eventually('it is handled', async () => (await effectsOf(id)).length === 1, 3_000);
+  });
+
+  it('ending all of its sessions is an outage: nothing is charged, and work resumes by itself', async () => {
+    const attempts = 'SELECT count(*)::int FROM outbox.attempts';
+    const before = await stage.database.value<number>(attempts);
+    const ids = (await Promise.all(Array.from({ length: 12 }, () => publish(app, { ms: 300 })))).map(({ id }) => id);
+    const begun = `SELECT count(*)::int FROM outbox.deliveries WHERE lease IS NOT NULL`;
+    await eventually('some run', () => stage.database.value<number>(begun));
+    const name = new URL(behind.url).pathname.slice(1);
+    await behind.console(`KILL ${name}`);
+    await behind.console(`RESUME ${name}`);
+    await stage.drained();
+    for (const id of ids) expect(await effectsOf(id)).toHaveLength(1);
+    expect(await stage.database.value<number>(attempts)).toBe(before);
   });
 
   it('no session that it lends has a setting or a lock of ours left', async () => {
@@ -254,6 +270,21 @@ describeWithPgbouncer('what the boot gate says of PgBouncer', () => {
     const early = await boot({ url, manifest, outbox: { role: 'publisher' }, providers: [Early] });
     const many = await Promise.all([single, early, early].map((app) => burst(app)));
     expect(many.flat()).toHaveLength(60);
+  });
+
+  it('one that gives up on a client says so with 08P01, FATAL: an outage', async () => {
+    const { url } = await pooler(stage.database.url, {
+      pool_mode: 'transaction',
+      default_pool_size: 1,
+      query_wait_timeout: 1,
+    });
+    const [one, other] = [new Client({ connectionString: url }), new Client({ connectionString: url })];
+    await one.connect();
+    await other.connect();
+    other.on('error', () => {});
+    await one.query('BEGIN');
+    await expect(other.query('BEGIN')).rejects.toMatchObject({ code: '08P01', severity: 'FATAL' });
+    await one.end();
   });
 
   it('session pooling is accepted, with names', async () => {

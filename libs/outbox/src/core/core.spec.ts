@@ -46,6 +46,8 @@ describe('the ladder', () => {
 describe('database errors', () => {
   it.each([
     ['57P01', 'outage'],
+    ['57P02', 'outage'],
+    ['57P03', 'outage'],
     ['08006', 'outage'],
     ['53300', 'outage'],
     ['25006', 'outage'],
@@ -57,6 +59,12 @@ describe('database errors', () => {
   ])('%s is %s, also inside a TypeORM error', (code, trouble) => {
     expect(databaseTrouble(Object.assign(new Error('x'), { code }))).toBe(trouble);
     expect(databaseTrouble({ driverError: { code } })).toBe(trouble);
+  });
+
+  it('08P01 is an outage from a pooler, which gives up with it, and a mistake in a query from the server', () => {
+    expect(databaseTrouble({ code: '08P01', severity: 'FATAL' })).toBe('outage');
+    expect(databaseTrouble({ code: '08P01', severity: 'ERROR' })).toBe('other');
+    expect(databaseTrouble({ driverError: { code: '08P01', severity: 'FATAL' } })).toBe('outage');
   });
 
   it('texts without a code are known', () => {

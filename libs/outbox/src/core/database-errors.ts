@@ -29,6 +29,8 @@ export function databaseTrouble(error: unknown): DatabaseTrouble {
   if (code !== undefined) {
     if (code === '55P03') return 'busy';
     if (code === '40001' || code === '40P01') return 'conflict';
+    // A pooler gives up on a client with it; the server means a query with the wrong number of parameters.
+    if (code === '08P01') return property(error, 'severity') === 'FATAL' ? 'outage' : 'other';
     if (outageCodes.has(code) || code.startsWith('08') || socketCodes.has(code)) return 'outage';
   }
   return error instanceof Error && outageTexts.test(error.message) ? 'outage' : 'other';
@@ -39,15 +41,18 @@ export function databaseTrouble(error: unknown): DatabaseTrouble {
  * throw may refuse to be read (getters, proxies) or lead round in a circle: it then has no code.
  */
 export function errorCode(error: unknown): string | undefined {
+  return property(error, 'code');
+}
+
+function property(error: unknown, name: 'code' | 'severity'): string | undefined {
   try {
-    return ownCode(error) ?? ownCode((error as { driverError?: unknown } | null | undefined)?.driverError);
+    return ownText(error, name) ?? ownText((error as { driverError?: unknown } | null | undefined)?.driverError, name);
   } catch {
     return undefined;
   }
 }
 
-function ownCode(error: unknown): string | undefined {
-  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined;
-  const { code } = error;
-  return typeof code === 'string' ? code : undefined;
+function ownText(error: unknown, name: 'code' | 'severity'): string | undefined {
+  const value = typeof error === 'object' && error !== null && (error as Partial<Record<typeof name, unknown>>)[name];
+  return typeof value === 'string' ? value : undefined;
 }
