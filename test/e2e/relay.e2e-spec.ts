@@ -1,4 +1,5 @@
-import { eventually, gate } from '../support/eventually.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -169,33 +170,58 @@ describe('registration beside a running relay', () => {
   });
 
   it('a durable that registers under load gets every event from then on, and none from before', async () => {
-    const old = await app.publisher.publishNow(event, { before: true });
-    const stopped = gate();
+    // The time between `since` and the commit is long enough for several passes of every relay.
+    await stage.database.query(`
+      CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+      CREATE TRIGGER dawdle AFTER INSERT ON outbox.durable_types FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`);
+    // Two more relays, whose batches are small, so that all of them are in a pass most of the time.
+    const relays = await Promise.all(
+      [1, 2].map(() => stage.boot({ outbox: { role: 'worker', relay: { poll: '20ms', batch: 20 } } })),
+    );
+    // By the publisher's own order: which events were committed, and which were not begun.
+    const committed: string[] = [];
     let stop = false;
-    const publishing = (async () => {
+    const lane = async () => {
       while (!stop) {
-        const list = Array.from({ length: 5 }, () => ({ event, payload: {} }));
-        await app.dataSource.transaction(() => app.publisher.publishMany(list));
+        const list = Array.from({ length: 2 }, () => ({ event, payload: {} }));
+        const ids = await app.dataSource.transaction(() => app.publisher.publishMany(list));
+        committed.push(...ids.map(({ id }) => id));
+        await pause(20);
       }
-      stopped.open();
-    })();
-    const durables = ['audit', 'search', 'export'];
-    for (const durable of durables) await bootWith(durable);
-    const after = await app.publisher.publishNow(event, { after: true });
+    };
+    const lanes = Promise.all([lane(), lane(), lane()]);
+    const more = async (n: number) => {
+      const from = committed.length;
+      await eventually(`${n} more events`, () => committed.length >= from + n);
+    };
+    const registrations: { durable: string; before: string[]; begun: string[] }[] = [];
+    for (const durable of ['audit', 'search', 'export', 'report']) {
+      await more(50);
+      const before = [...committed];
+      await bootWith(durable);
+      // What is under way now was begun before the boot had ended; nobody says on which side it is.
+      const from = committed.length;
+      await more(50);
+      registrations.push({ durable, before, begun: committed.slice(from + 3 * 2) });
+    }
     stop = true;
-    await stopped.passed;
-    await publishing;
+    await lanes;
+    await stage.database.query('DROP FUNCTION dawdle() CASCADE');
     await stage.drained();
-    for (const durable of durables) {
+    for (const { durable, before, begun } of registrations) {
       const got = await handledBy(durable);
-      expect(got).toContain(after.id);
-      expect(got).not.toContain(old.id);
+      expect(got).toHaveLength(new Set(got).size);
+      expect(before.filter((id) => got.includes(id))).toEqual([]);
+      expect(begun.length).toBeGreaterThan(20);
+      expect([...begun, ...committed.slice(-20)].filter((id) => !got.includes(id))).toEqual([]);
+      // Between the two it is the database's order that counts: all from `since` on, whenever they were committed.
       const meant = await stage.database.query<{ id: string }>(
         `SELECT id FROM outbox.events WHERE type = $1 AND created_at >= $2::timestamptz`,
         [event, await since(durable)],
       );
       expect(got.toSorted()).toEqual(meant.map((row) => row.id).toSorted());
     }
+    await Promise.all(relays.map((relay) => relay.close()));
   });
 
   it('an event that comes between "since" and the commit of a registration waits for it', async () => {
