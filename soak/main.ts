@@ -21,8 +21,8 @@ async function coordinate(): Promise<void> {
   // Imported here alone: the package of the server takes the signals of the process it is loaded into.
   const { soak } = await import('./soak.js');
   const result = await soak(main, options, stop.signal);
-  process.stdout.write(`${JSON.stringify(result)}\n`);
-  process.exitCode = result.ok ? 0 : 1;
+  // That package also ends a process that has nothing more to do with 0, whatever its `exitCode` says.
+  process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(result.ok ? 0 : 1));
 }
 
 // The other processes are forks of this file.

@@ -74,7 +74,7 @@ class Run {
     try {
       await install(this.server.url, database);
       await fleet.start();
-      this.note('three workers, two publishers');
+      this.note(`three workers, two publishers on ${this.server.url}`);
       const forMs = options.minutes * 60_000;
       await faults.happen(faultPlan(options.seed, forMs), forMs, this.signal);
       await fleet.allGoOn();

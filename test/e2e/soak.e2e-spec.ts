@@ -1,14 +1,23 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { Client } from 'pg';
 import { orderOf } from '../../soak/events.js';
 import { faultPlan } from '../../soak/plan.js';
 import { judgeTicks, type Tick } from '../../soak/tally.js';
+import { eventually } from '../support/eventually.js';
 
 describe('the soak', () => {
   let running: ChildProcess | undefined;
 
-  async function soak(...args: readonly string[]): Promise<{ code: number | null; out: string; errors: string }> {
+  interface Ended {
+    readonly code: number | null;
+    readonly out: string;
+    readonly errors: string;
+  }
+
+  /** `meddle` is given the address of the soak's server, once everybody is at work. */
+  async function soak(args: readonly string[], meddle?: (url: string) => Promise<void>): Promise<Ended> {
     const child = spawn(process.execPath, [join(process.cwd(), 'dist/soak/main.js'), ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -16,8 +25,14 @@ describe('the soak', () => {
     const out: string[] = [];
     const errors: string[] = [];
     child.stdout.on('data', (data) => out.push(String(data)));
-    child.stderr.on('data', (data) => errors.push(String(data)));
+    let meddling: Promise<void> | undefined;
+    child.stderr.on('data', (data) => {
+      errors.push(String(data));
+      const url = /two publishers on (postgres:\S+)\n/.exec(errors.join(''))?.[1];
+      if (url) meddling ??= meddle?.(url);
+    });
     const [code] = await once(child, 'close');
+    await meddling;
     return { code, out: out.join(''), errors: errors.join('') };
   }
 
@@ -30,7 +45,7 @@ describe('the soak', () => {
   });
 
   it('loses nothing and repeats nothing while processes are killed and paused, sessions ended and the server restarted', async () => {
-    const { code, out, errors } = await soak('--minutes', '0.3', '--seed', '11', '--events-per-second', '20');
+    const { code, out, errors } = await soak(['--minutes', '0.3', '--seed', '11', '--events-per-second', '20']);
     const told = out ? JSON.parse(out) : errors;
     expect(told).toMatchObject({
       ok: true,
@@ -54,8 +69,33 @@ describe('the soak', () => {
     expect(code).toBe(0);
   }, 240_000);
 
+  it('is not ok, and says what is wrong, when an effect is missing and another one is there twice', async () => {
+    const { code, out, errors } = await soak(['--minutes', '0.05', '--events-per-second', '20'], async (url) => {
+      await eventually('two effects are meddled with', async () => {
+        // The server may be restarted under it.
+        const client = new Client({ connectionString: url });
+        client.on('error', () => {});
+        await client.connect();
+        try {
+          return (await client.query(meddleSql)).rowCount === 1;
+        } finally {
+          await client.end();
+        }
+      });
+    });
+    expect(JSON.parse(out || 'null') ?? errors).toMatchObject({
+      ok: false,
+      lost: 1,
+      twice: 1,
+      deadByMistake: 0,
+      waiting: 0,
+    });
+    expect(errors.match(/wrong: .*"durable":"ledger","effects":[02],/g)).toHaveLength(2);
+    expect(code).toBe(1);
+  }, 240_000);
+
   it('refuses what it does not know, with its usage', async () => {
-    const { code, errors } = await soak('--seed', 'x');
+    const { code, errors } = await soak(['--seed', 'x']);
     expect(errors).toMatch(/--seed must be a whole number below 2\^32\nnpm run soak -- /);
     expect(code).not.toBe(0);
   });
@@ -93,3 +133,10 @@ describe('the soak', () => {
     expect(together([run(1, 0, 15), run(2, 10, 20)], [], [{ pid: 2, from: 3, to: 14 }])).toEqual([1, 0]);
   });
 });
+
+/** Of two effects one is deleted and one is written again. */
+const meddleSql = `
+WITH two AS (SELECT DISTINCT event_id::text AS id FROM effects WHERE durable = 'ledger' LIMIT 2),
+o AS MATERIALIZED (SELECT min(id)::uuid AS gone, max(id)::uuid AS again FROM two HAVING count(*) = 2),
+lost AS (DELETE FROM effects f USING o WHERE f.event_id = o.gone AND f.durable = 'ledger')
+INSERT INTO effects SELECT f.* FROM effects f JOIN o ON f.event_id = o.again WHERE f.durable = 'ledger'`;
