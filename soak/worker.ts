@@ -58,8 +58,9 @@ class Ticks {
     const row = [randomUUID(), slot, attempt, process.pid, new Date()];
     await this.witness.rows(tickSql, [...row, null], signal);
     try {
-      // Sometimes longer than a slot.
-      const ms = new Random(seedOf(slot.getTime() / 1_000)).between(50, 1_200);
+      // Sometimes longer than a slot, and now and then so long that others take it up if they find its lock free.
+      const random = new Random(seedOf(slot.getTime() / 1_000));
+      const ms = random.next() < 0.1 ? random.between(5_000, 8_000) : random.between(50, 1_200);
       await pause(ms, undefined, { signal });
     } finally {
       await this.witness.rows(tickSql, [...row, new Date()]);
