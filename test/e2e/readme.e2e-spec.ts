@@ -2,9 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const readme = readFileSync('README.md', 'utf8');
-const tests = readdirSync('test/e2e', { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.e2e-spec.ts'))
-  .map((file) => readFileSync(join('test/e2e', file), 'utf8'))
+const tests = ['test/e2e', 'libs/outbox/src']
+  .flatMap((folder) => readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((file) => join(folder, file)))
+  .filter((file) => file.endsWith('spec.ts'))
+  .map((file) => readFileSync(file, 'utf8'))
   .join('\n');
 
 /** What every `describe` of the tests begins with, plain or conditional. */
