@@ -44,7 +44,8 @@ export class BucketPurge {
     const events = await this.events(bucket, window);
     if (events.left || this.signal.aborted) return { ...events, left: true };
     // Not of a day that is still there: the question reads all of it.
-    const orphans = events.forgotten || (await this.row(this.table.orphans[bucket]?.(window.first)))?.here;
+    const orphans =
+      events.forgotten || (await this.row(this.table.orphans[bucket]?.(window.first, this.limits.setAside)))?.here;
     if (!orphans) return events;
     const marks = await this.unlocked(`the marks of bucket ${bucket}`, this.table.forgetMarks(bucket));
     return { ...events, marksForgotten: marks !== undefined, left: marks === undefined };

@@ -270,6 +270,19 @@ describe('retention', () => {
       expect(await past.traces([...old, ...newer])).toBe(2);
     });
 
+    it('marks that were left wait for the end of a newer day that has filled their bucket meanwhile', async () => {
+      const old = await past.events(9, 3);
+      await past.marked(old, ledger);
+      await database.query('DELETE FROM outbox.events');
+      const newer = await past.events(-1, 11);
+      await past.marked(newer, ledger);
+      expect(await purge({ setAside: 10 })).toEqual(nothing);
+      expect(await past.traces(old)).toBe(3);
+      await database.query('DELETE FROM outbox.events WHERE id = $1', [newer[0]]);
+      expect(await purge({ setAside: 10 })).toEqual({ ...nothing, marks: 1 });
+      expect([await past.traces(old), await past.traces(newer)]).toEqual([0, 10]);
+    });
+
     it('and one that is killed while it forgets the events has changed nothing', async () => {
       const old = await past.events(9, 5);
       await past.marked(old, ledger);

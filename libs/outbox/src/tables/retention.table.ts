@@ -34,7 +34,7 @@ export class RetentionTable {
   readonly window;
   /** Indexed by bucket. Parameters: the window's first id, how many unfinished and newer rows are counted, how many finished ones. */
   readonly look: readonly Statement<BucketRow>[];
-  /** Indexed by bucket. Parameters: the window's first id. */
+  /** Indexed by bucket. Parameters: the window's first id, with how many events at most. */
   readonly orphans: readonly Statement<{ here: boolean }>[];
   /** Parameters: bucket, the window's moment. Waits 150 ms for its lock. */
   readonly forgetEvents;
@@ -91,11 +91,14 @@ SELECT (SELECT id::text FROM o) AS oldest, (SELECT count(*)::int FROM u) AS unfi
 
 /**
  * Whether marks or attempts of before the window have lost their events: a pass ended between the two transactions. To
- * be asked when old events are gone or few: over a day that is still there it reads all of it.
+ * be asked when old events are gone or few: over a day that is still there it reads all of it. Not while the bucket has
+ * more events than its second parameter says, of a newer day then: all their marks would be set aside, and marks without
+ * events can wait for the end of that day.
  */
 const orphansSql = `
-SELECT EXISTS (SELECT 1 FROM outbox.handled_{b} h WHERE h.event_id < $1::uuid AND (SELECT true FROM outbox.events_{b} e WHERE e.id = h.event_id) IS NULL)
-  OR EXISTS (SELECT 1 FROM outbox.attempts_{b} a WHERE a.event_id < $1::uuid AND (SELECT true FROM outbox.events_{b} e WHERE e.id = a.event_id) IS NULL) AS here`;
+SELECT (EXISTS (SELECT 1 FROM outbox.handled_{b} h WHERE h.event_id < $1::uuid AND (SELECT true FROM outbox.events_{b} e WHERE e.id = h.event_id) IS NULL)
+  OR EXISTS (SELECT 1 FROM outbox.attempts_{b} a WHERE a.event_id < $1::uuid AND (SELECT true FROM outbox.events_{b} e WHERE e.id = a.event_id) IS NULL))
+  AND (SELECT count(*) FROM (SELECT FROM outbox.events_{b} LIMIT $2::int + 1) n) <= $2::int AS here`;
 
 /**
  * Every batch begins where the last one ended: while an old snapshot is held somewhere, each would walk over all that
