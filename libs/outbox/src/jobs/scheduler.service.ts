@@ -75,7 +75,10 @@ export class SchedulerService extends BackgroundService {
   /** The connection that holds the locks is gone. */
   lost(): void {
     const lost = new Set(this.parts.locks.lost());
-    for (const { definition, run } of this.entries) {
+    for (const entry of this.entries) {
+      const { definition, run } = entry;
+      // When the server was away, whoever found a lock free was away with its holder, and may be back before it.
+      delete entry.free;
       if (!run || !lost.has(definition.name)) continue;
       run.lockLost = true;
       this.log.warn(`job '${definition.name}' lost its lock after ${Math.round(run.took)} ms: its signal is aborted`);
