@@ -3,9 +3,10 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
  * A network between the library and its server that can lose an answer (the server did what it was asked, nobody hears
- * of it), or hold back all that comes on one connection, to let it go at once.
+ * of it), hold back all that comes on one connection, to let it go at once, or be cut.
  */
 export class TcpProxy {
+  private whole = true;
   private armed: string | undefined;
   private holding: string | undefined;
   private held: { readonly client: Socket; readonly data: Buffer[] } | undefined;
@@ -54,6 +55,16 @@ export class TcpProxy {
     held?.client.write(Buffer.concat(held.data));
   }
 
+  /** Breaks every connection and lets no new one through, until `mend`. */
+  cut(): void {
+    this.whole = false;
+    for (const socket of this.sockets) socket.destroy();
+  }
+
+  mend(): void {
+    this.whole = true;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
     this.server.close();
@@ -61,6 +72,10 @@ export class TcpProxy {
   }
 
   private join(client: Socket, port: number, host: string): void {
+    if (!this.whole) {
+      client.destroy();
+      return;
+    }
     const upstream = connect(port, host);
     let doomed = false;
     for (const socket of [client, upstream]) {

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { eventually, gate } from '../../support/eventually.js';
 import type { JobTask } from '../../support/job-main.js';
 import { job, useStage } from '../../support/stage.js';
@@ -167,5 +168,57 @@ describe('a lock whose connection ends at the moment at which it is granted', ()
     release.open();
     await app.close();
     expect(held).toHaveLength(1);
+  });
+});
+
+describe('a lock that is found free while servers come and go', () => {
+  const stage = useStage();
+  const release = gate();
+  const proxies: TcpProxy[] = [];
+
+  beforeAll(async () => {
+    for (let n = 0; n < 2; n++) proxies.push(await TcpProxy.before(stage.database.url));
+  });
+
+  afterAll(() => Promise.all(proxies.map((proxy) => proxy.close())));
+
+  /** What the sessions of the schedulers did last. */
+  const last = (what: string) =>
+    stage.database.value<number>(
+      `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'nestjs-outbox jobs' AND query LIKE $1`,
+      [`%${what}%`],
+    );
+
+  it('is not free for long enough when who looks was away meanwhile: its holder may have been away with it', async () => {
+    const [near, far] = proxies as [TcpProxy, TcpProxy];
+    const runs: string[] = [];
+    const began = gate();
+    const boot = (proxy: TcpProxy, app: string) => {
+      const method = async () => {
+        runs.push(app);
+        began.open();
+        await release.passed;
+      };
+      return stage.boot({
+        outbox: { infrastructure: { url: proxy.url } },
+        providers: [job('test.tick', '* * * * * *', method)],
+      });
+    };
+    const first = await boot(near, 'first');
+    await began.passed;
+    const second = await boot(far, 'second');
+    near.cut();
+    await eventually('the second one has found the lock free', () => last('pg_advisory_unlock'));
+    far.cut();
+    await pause(3_000);
+    far.mend();
+    await eventually('the second one is back', () => last(''));
+    near.mend();
+    await pause(4_000);
+    const ran = [...runs];
+    release.open();
+    await Promise.all([first.close(), second.close()]);
+    expect(ran).toEqual(['first']);
   });
 });
