@@ -46,13 +46,15 @@ class InTheWay {
  */
 export async function runPiece(parts: JobTransactionParts, piece: Piece, signal: AbortSignal): Promise<boolean> {
   for (let n = 1; ; n++) {
-    const last = n >= tries || signal.aborted;
+    const last = n >= tries;
     try {
       return await once(parts, piece, last);
     } catch (error) {
       if (!(error instanceof InTheWay)) throw error;
       if (last) throw error.error;
       await pause(jittered(100 * 2 ** n));
+      // The slot may be somebody else's by now, and over: its marks are gone, and the piece would be done once more.
+      if (signal.aborted) throw error;
     }
   }
 }
