@@ -11,6 +11,8 @@ import type { TenantRunner } from './tenant-runner.js';
 export class JobRun {
   /** The lock went with its connection while the method ran. */
   lockLost = false;
+  /** The process stops, and its slot is others': what it still comes to is recorded nowhere. */
+  left = false;
   private readonly aborter = new AbortController();
   private readonly began = performance.now();
   private parts = 0;

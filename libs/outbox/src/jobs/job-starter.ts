@@ -86,7 +86,7 @@ export class JobStarter {
     const { records, locks, stopping, ended } = this.parts;
     const errors = await run.execute();
     if (entry.definition.parallel) await records.note(run, errors);
-    else await records.end(run, errors, stopping());
+    else if (!run.left) await records.end(run, errors, stopping());
     delete entry.run;
     // When the connection is gone, so is the lock.
     await locks.release(entry.definition.name).catch(() => {});

@@ -71,7 +71,9 @@ export class RunRecords {
    * The process has no more time for a method that runs on. Unrecorded, the slot would be taken up as if its process had
    * died: charged, and with no retries given up.
    */
-  async leave({ attempt, definition }: JobRun): Promise<void> {
+  async leave(run: JobRun): Promise<void> {
+    const { attempt, definition } = run;
+    run.left = true;
     const why = errorText(new JobStoppedError(definition.name));
     await this.connection.run(this.database.jobs.again(attempt, 'interrupted', why, null, false));
   }

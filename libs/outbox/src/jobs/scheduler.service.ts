@@ -88,7 +88,10 @@ export class SchedulerService extends BackgroundService {
     this.wake.nudge();
   }
 
-  /** Waits for what runs; then asks it to end, and leaves what does not to others. Call `stop` before. */
+  /**
+   * Waits for what runs; then asks it to end, and leaves the slots of what does not to others, who have them when it has
+   * ended or the process is gone. Call `stop` before.
+   */
   async drain(withinMs: number): Promise<void> {
     const running = this.entries.filter(({ run }) => run);
     const ended = Promise.all(running.map((entry) => entry.ended));
@@ -97,16 +100,23 @@ export class SchedulerService extends BackgroundService {
     for (const { definition, run } of left) run?.abort(new JobStoppedError(definition.name));
     if (left.length > 0) await withDeadline('jobs', lastMs, ended).catch(() => {});
     await Promise.all(left.map(({ run }) => run && this.leave(run, withinMs)));
-    this.closed = true;
     this.parts.records.close();
     this.listed?.close();
-    await this.parts.connection.close();
+    if (left.every(({ run, definition }) => !run || definition.parallel)) return this.close();
+    // Others close what they have after us, and that may take long: until the process is gone its methods run.
+    this.parts.connection.unref();
+    void ended.then(() => this.close());
   }
 
   private async leave(run: JobRun, withinMs: number): Promise<void> {
     const { name } = run.definition;
     this.log.warn(`stopping: job '${name}' did not end within ${withinMs} ms; its slot is taken up elsewhere`);
     await withDeadline('jobs', lastMs, this.parts.records.leave(run)).catch(() => {});
+  }
+
+  private close(): Promise<void> {
+    this.closed = true;
+    return this.parts.connection.close();
   }
 
   protected async turn(): Promise<number> {

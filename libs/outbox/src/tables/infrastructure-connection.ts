@@ -83,6 +83,12 @@ export class InfrastructureConnection {
     }
   }
 
+  /** Lives on, and keeps no process alive that has nothing else to do. */
+  unref(): void {
+    // Types of node-postgres leave it out.
+    this.connecting?.then((client) => (client as Client & { unref(): void }).unref()).catch(() => {});
+  }
+
   async close(): Promise<void> {
     this.closed = true;
     const client = await this.connecting?.catch(() => undefined);
