@@ -2,7 +2,7 @@ import './skewed-clock.js';
 import 'reflect-metadata';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Module } from '@nestjs/common';
+import { Injectable, Module, type OnApplicationShutdown } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import {
@@ -93,6 +93,14 @@ async function dieAtFirst(name: string, slot: Date): Promise<void> {
   if (rows[0].first) process.kill(process.pid, 'SIGKILL');
 }
 
+/** What else the process has to close, after the library has. */
+@Injectable()
+class Slow implements OnApplicationShutdown {
+  onApplicationShutdown(): Promise<unknown> {
+    return pause(Number(process.env['CLOSE_MS'] ?? 0));
+  }
+}
+
 @Module({
   imports: [
     TypeOrmModule.forRoot({
@@ -106,7 +114,10 @@ async function dieAtFirst(name: string, slot: Date): Promise<void> {
       ...(tenants.length > 0 ? { tenancy: { list: async () => tenants } } : {}),
     }),
   ],
-  providers: tasks.map((task) => job(task.name, task.schedule, (context) => run(task, context), task.options)),
+  providers: [
+    Slow,
+    ...tasks.map((task) => job(task.name, task.schedule, (context) => run(task, context), task.options)),
+  ],
 })
 class JobModule {}
 
