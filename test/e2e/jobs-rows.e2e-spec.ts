@@ -152,9 +152,9 @@ describe('the rows of ctx.each', () => {
     const rows: string[] = [];
     let finished = false;
     let reason: AggregateError | undefined;
-    function* forEver() {
+    function* many() {
       try {
-        for (let n = 0; ; n++) yield `${n}`;
+        for (let n = 0; n < 1_000; n++) yield `${n}`;
       } finally {
         finished = true;
       }
@@ -162,7 +162,7 @@ describe('the rows of ctx.each', () => {
     const run = async ({ each, signal }: JobContext): Promise<void> => {
       const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
       reason = (await reasonOf(
-        each(forEver(), async (row, context) => {
+        each(many(), async (row, context) => {
           rows.push(row);
           await insert(row, context);
           if (row === '1') throw new Error('row 1 is broken');
