@@ -121,6 +121,38 @@ describe('ctx.perTenant', () => {
   });
 });
 
+describe('a job without perTenant', () => {
+  const stage = useStage();
+
+  it('has no transaction and no tenant: it publishes in one of its own, or with publishNow', async () => {
+    const seen: unknown[] = [];
+    const app = await stage.boot({
+      manifest: { emits: ['test.thing.happened'] },
+      providers: [
+        job('test.bare', yearly, async (context) => {
+          const { publisher, dataSource } = app;
+          seen.push(Object.keys(context).toSorted());
+          seen.push(await reasonOf(publisher.publish('test.thing.happened', {})));
+          await publisher.publishNow('test.thing.happened', {});
+          await dataSource.transaction(() => publisher.publish('test.thing.happened', {}));
+        }),
+      ],
+    });
+    await tickNow(stage, app, 'test.bare');
+    expect(await overOf(stage, 'test.bare')).toMatchObject({ outcome: 'done' });
+    expect(seen).toEqual([
+      ['attempt', 'each', 'isLastAttempt', 'job', 'perTenant', 'signal', 'slot'],
+      expect.objectContaining({ code: 'OUTBOX_NOT_IN_TRANSACTION' }),
+    ]);
+    expect(await stage.database.query('SELECT tenant_id FROM outbox.events')).toEqual([
+      { tenant_id: null },
+      { tenant_id: null },
+    ]);
+    await stage.drained();
+    await app.close();
+  });
+});
+
 describe('tenancy.list', () => {
   const stage = useStage();
   const fine = ['a', 'b', 'c'];

@@ -237,6 +237,30 @@ describe('the tenants of a job', () => {
     await app.close();
   });
 
+  it('are not begun once the job is asked to end; who had not failed by himself is run again with the slot', async () => {
+    const runs: string[] = [];
+    const run = async ({ tenantId, attempt, signal }: TenantJobContext): Promise<void> => {
+      runs.push(`${tenantId} ${attempt}`);
+      if (tenantId === 't1' && attempt === 1) throw new Error('t1 by itself');
+      if (tenantId === 't3' && attempt === 1)
+        await new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    };
+    const providers = [job('test.timeout', yearly, run, { perTenant: {}, timeout: '400ms', retries: 1 })];
+    const app = await stage.boot({ outbox, providers });
+    await tickNow(stage, app, 'test.timeout');
+    const failed = await retryNow(stage, app, 'test.timeout');
+    await overOf(stage, 'test.timeout');
+    expect(runs).toEqual([
+      ...['t0', 't1', 't2', 't3'].map((tenant) => `${tenant} 1`),
+      ...['t1', ...tenants.slice(3)].map((tenant) => `${tenant} 2`),
+    ]);
+    expect(failed.last_error).toMatch(
+      /2 of 12 tenants failed: tenant 't1': t1 by itself; tenant 't3': job .* has run for 400 ms.*; 8 not begun: job 'test\.timeout' has run for 400 ms/,
+    );
+    expect(await stateOf(stage, 'test.timeout')).toMatchObject({ outcome: 'done', attempt: 2 });
+    await app.close();
+  });
+
   it('none at all: nothing is run, and the job is done', async () => {
     let runs = 0;
     const app = await stage.boot({
