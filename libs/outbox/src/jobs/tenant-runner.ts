@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import type { EntityManager } from 'typeorm';
 import { errorText } from '../core/error-text.js';
+import { Turnstile } from '../core/turnstile.js';
 import { messageOf, TenantFailedError } from '../outbox.job-errors.js';
 import { poolReserve } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
@@ -23,6 +24,8 @@ const namedInMessage = 50;
 
 /** Runs something once for each tenant of a slot, however often the slot is taken up. */
 export class TenantRunner {
+  private passage: Turnstile | undefined;
+
   constructor(
     private readonly parts: JobTransactionParts,
     /** The scheduler's: reads who is done. */
@@ -48,16 +51,26 @@ export class TenantRunner {
         errors.set(tenant, new TenantFailedError(round.job, tenant, new Error(error.split('\n')[0])));
     }
     const waiting = tenants.filter((tenant) => !verdicts.has(tenant));
+    const next = async (): Promise<void> => {
+      // Those left in `waiting` are not begun.
+      const tenant = round.signal.aborted ? undefined : waiting.shift();
+      const error = tenant === undefined ? undefined : await this.one(round, tenant);
+      if (tenant !== undefined && error) errors.set(tenant, error);
+    };
     const lane = async (): Promise<void> => {
-      for (let tenant = waiting.shift(); tenant !== undefined; tenant = waiting.shift()) {
-        // Those left in `waiting` are not begun.
-        if (round.signal.aborted) return void waiting.unshift(tenant);
-        const error = await this.one(round, tenant);
-        if (error) errors.set(tenant, error);
-      }
+      while (waiting.length > 0 && !round.signal.aborted) await this.turnstile.through(next);
     };
     await Promise.all(Array.from({ length: round.concurrency }, lane));
     if (errors.size > 0 || waiting.length > 0) throw joined(round, tenants, errors, waiting.length);
+  }
+
+  /**
+   * One for all jobs: each tenant holds a connection while its rows (`ctx.each`) wait for another, and two jobs that each
+   * took what the pool can spare would wait for each other.
+   */
+  private get turnstile(): Turnstile {
+    this.passage ??= new Turnstile(this.parts.database.poolMax - poolReserve);
+    return this.passage;
   }
 
   private async one(round: TenantRound, tenant: string): Promise<Error | undefined> {
