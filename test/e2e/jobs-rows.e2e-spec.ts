@@ -1,4 +1,5 @@
 import type { JobContext, RowContext, RowFailedError, TenantJobContext } from 'nestjs-outbox';
+import { eventually } from '../support/eventually.js';
 import { overOf, tickNow, yearly } from '../support/jobs.js';
 import { job, useStage } from '../support/stage.js';
 import type { TestAppOptions } from '../support/test-app.js';
@@ -208,17 +209,25 @@ describe('the rows of ctx.each', () => {
     );
   });
 
-  it('a pool of three is enough for rows of several tenants at once', async () => {
-    const run = ({ each, tenantId }: TenantJobContext) =>
-      each(['1', '2'], (row, context) => insert(`${tenantId} ${row}`, context));
+  it('the tenants of several jobs leave connections of the pool to their rows', async () => {
+    const begun: string[] = [];
+    const names = ['test.narrow-a', 'test.narrow-b', 'test.narrow-c'];
+    const run = async ({ each, job: name, tenantId }: TenantJobContext): Promise<void> => {
+      begun.push(name);
+      // All of them have tenants under way, if they can.
+      await eventually('the others have begun', () => names.every((other) => begun.includes(other)), 500).catch(
+        () => {},
+      );
+      await each(['1', '2'], (row, context) => insert(`${name} ${tenantId} ${row}`, context));
+    };
     const app = await stage.boot({
-      typeorm: { poolSize: 3 },
+      typeorm: { poolSize: 4 },
       outbox: { tenancy: { list: async () => ['a', 'b', 'c', 'd'] } },
-      providers: [job('test.narrow', yearly, run, { perTenant: { concurrency: 1 }, retries: 0 })],
+      providers: names.map((name) => job(name, yearly, run, { perTenant: { concurrency: 2 }, retries: 0 })),
     });
-    await tickNow(stage, app, 'test.narrow');
-    expect(await overOf(stage, 'test.narrow')).toMatchObject({ outcome: 'done' });
-    expect(await rowsDone()).toHaveLength(8);
+    for (const name of names) await tickNow(stage, app, name);
+    for (const name of names) expect(await overOf(stage, name)).toMatchObject({ outcome: 'done' });
+    expect(await rowsDone()).toHaveLength(24);
     await app.close();
   });
 });
