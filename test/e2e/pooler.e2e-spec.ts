@@ -40,7 +40,8 @@ function usePooledStage(): { readonly stage: Stage; pooler: typeof startPgbounce
 
 describeWithPgbouncer('through PgBouncer in transaction mode', () => {
   const { stage, pooler, boot } = usePooledStage();
-  const settled = { pool_mode: 'transaction', default_pool_size: 12, server_round_robin: 1 };
+  // By default it waits 15 s after a session that it could not open.
+  const settings = { pool_mode: 'transaction', default_pool_size: 12, server_round_robin: 1, server_login_retry: 1 };
   const tried: number[] = [];
   const hung = gate();
   const tenants: string[] = [];
@@ -57,7 +58,7 @@ describeWithPgbouncer('through PgBouncer in transaction mode', () => {
     );
 
   beforeAll(async () => {
-    behind = await pooler(stage.database.url, settled);
+    behind = await pooler(stage.database.url, settings);
     app = await boot({
       url: behind.url,
       manifest: { emits: [type, 'test.end.asked'] },
