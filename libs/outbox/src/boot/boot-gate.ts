@@ -39,6 +39,7 @@ export async function passGate(context: BootContext, log: Log): Promise<void> {
   const problems = [...(await checkGraph(context, (message) => warnings.add(message)))];
   for (const check of [dataSourceCheck, repositoriesCheck, poolCheck])
     problems.push(...(await check.run(context, (message) => warnings.add(message))));
+  if (problems.length === 0) context.database.bearEndedSessions();
   for (const stage of databaseStages) {
     if (problems.length > 0) break;
     for (const check of stage) {

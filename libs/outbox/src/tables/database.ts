@@ -1,4 +1,4 @@
-import { Client, type PoolClient, type PoolConfig } from 'pg';
+import { Client, type Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { Log } from '../core/throttled-log.js';
 import { UnsupportedDriverError } from '../outbox.errors.js';
@@ -111,6 +111,15 @@ export class Database {
     return client;
   }
 
+  /**
+   * A session that the server ends right after its start (an operator, a failover) may say so in the same packet:
+   * pg-pool has stopped listening to that connection then, TypeORM begins a microtask later, and an error event that
+   * nobody listens to ends the process.
+   */
+  bearEndedSessions(): void {
+    this.applicationPool().on('connect', (client) => client.on('error', () => {}));
+  }
+
   /** A connection as the infrastructure's, for the boot gate to look at before anything relies on it. */
   probe(): Client {
     const { pooled: _, ...config } = this.infrastructurePath('boot');
@@ -152,12 +161,16 @@ export class Database {
   }
 
   private poolOptions(): PoolConfig {
-    const pool = (this.dataSource.driver as unknown as { master?: { options?: PoolConfig } }).master;
+    return this.applicationPool().options;
+  }
+
+  private applicationPool(): Pool {
+    const pool = (this.dataSource.driver as unknown as { master?: Pool }).master;
     if (pool?.options === undefined) {
       throw new UnsupportedDriverError(
         `the DataSource (type '${this.dataSource.options.type}') has no node-postgres pool; nestjs-outbox needs an initialized DataSource of type 'postgres'`,
       );
     }
-    return pool.options;
+    return pool;
   }
 }
