@@ -30,6 +30,10 @@ export interface PoolTraits {
 /** Connections of the pool that handlers and jobs leave to everything else, or two of them could wait for each other for ever. */
 export const poolReserve = 2;
 
+const listen = (client: PoolClient): void => {
+  client.on('error', () => {});
+};
+
 /** The application's DataSource as the library sees it: its tables under the configured schema, and ways to reach them. */
 export class Database {
   readonly events: EventsTable;
@@ -117,7 +121,9 @@ export class Database {
    * nobody listens to ends the process.
    */
   bearEndedSessions(): void {
-    this.applicationPool().on('connect', (client) => client.on('error', () => {}));
+    const pool = this.applicationPool();
+    // The DataSource may outlive this app and serve the next one.
+    if (!pool.listeners('connect').includes(listen)) pool.on('connect', listen);
   }
 
   /** A connection as the infrastructure's, for the boot gate to look at before anything relies on it. */
