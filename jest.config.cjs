@@ -45,6 +45,9 @@ const server = {
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
 };
 
+/** Tests of one worker, over memory() as well; the others boot several, which it refuses. */
+const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed', 'tenants'];
+
 module.exports = {
   maxWorkers: 2,
   testTimeout: 60_000,
@@ -61,6 +64,14 @@ module.exports = {
       displayName: 'e2e',
       rootDir: __dirname,
       testMatch: ['<rootDir>/test/**/*.e2e-spec.ts'],
+      ...server,
+    },
+    {
+      ...shared,
+      displayName: 'memory',
+      rootDir: __dirname,
+      globals: { outboxTransport: 'memory' },
+      testMatch: overMemory.map((name) => `<rootDir>/test/e2e/${name}.e2e-spec.ts`),
       ...server,
     },
   ],

@@ -8,7 +8,7 @@ import type {
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { type EventManifest, EventPublisher, OutboxModule, type OutboxRootOptions } from 'nestjs-outbox';
+import { type EventManifest, EventPublisher, memory, OutboxModule, type OutboxRootOptions } from 'nestjs-outbox';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
 export interface TestAppOptions {
@@ -47,7 +47,7 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
           retryAttempts: 0,
           ...options.typeorm,
         }),
-        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...options.outbox }),
+        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(), ...options.outbox }),
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],
@@ -75,6 +75,11 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
       return closed;
     },
   };
+}
+
+/** The transport of the Jest project that runs; the default one unless it says otherwise (jest.config.cjs). */
+function transport(): Pick<OutboxRootOptions, 'transport'> {
+  return (globalThis as { outboxTransport?: string }).outboxTransport === 'memory' ? { transport: memory() } : {};
 }
 
 /** Nest's logger for tests: keeps every line. */
