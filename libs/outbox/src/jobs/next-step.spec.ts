@@ -120,6 +120,24 @@ describe('what a row asks of a process', () => {
   });
 });
 
+describe('a look at a row', () => {
+  const day = 24 * 60 * minute;
+
+  // Rows are looked at whenever any job of the process is due: with one of every second, each of them once a second.
+  it.each([
+    ['is up to date', nightly, Date.parse('2026-11-29T03:00:00Z')],
+    ['has missed two nights, which are not made up for', { ...nightly, missed: 'skip' } as const, now - 2 * day],
+    ['has missed a year, which is not made up for', { ...nightly, missed: 'skip' } as const, now - 365 * day],
+  ])('costs next to nothing when the job %s', (_, job, last_slot) => {
+    const schedule = cronSchedule('0 3 * * *', 'Europe/Vienna');
+    const looks = Array.from({ length: 1_000 }, (__, n) => ({ last_slot, now: now + n * 50, schedule: schedule.text }));
+    nextStep({ ...job, schedule }, row(looks[0] ?? {}));
+    const began = performance.now();
+    for (const look of looks) expect(nextStep({ ...job, schedule }, row(look)).kind).toBe('wait');
+    expect(performance.now() - began).toBeLessThan(250);
+  });
+});
+
 describe('the slot of a job that runs everywhere', () => {
   it('is the last one since it was looked at, if it is not too late', () => {
     expect(dueSlot(skip, slot, slot + minute)).toBe(slot + minute);

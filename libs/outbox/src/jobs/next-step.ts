@@ -23,8 +23,8 @@ export function dueSlot(
   last: number,
   now: number,
 ): number | undefined {
-  const slot = schedule.latest(last, now);
-  return slot !== undefined && missed === 'skip' && now - slot > metWithin ? undefined : slot;
+  // Slots that are not made up for are not looked for: a look comes every second or so, and `last` may be months ago.
+  return schedule.latest(missed === 'skip' ? Math.max(last, now - metWithin - 1) : last, now);
 }
 
 /**
@@ -33,17 +33,14 @@ export function dueSlot(
  */
 export function nextStep(job: Pick<JobDefinition, 'schedule' | 'missed'>, row: JobRow): Step {
   const { now, last_slot, running_slot, retry_at, attempt } = row;
-  if (row.schedule !== job.schedule.text) return { kind: 'quiet' };
+  const { schedule } = job;
+  if (row.schedule !== schedule.text) return { kind: 'quiet' };
   if (running_slot !== null && retry_at === null) return { kind: 'unfinished', slot: running_slot, attempt };
   const slot = dueSlot(job, last_slot, now);
-  if (slot !== undefined) return { kind: 'tick', slot, next: job.schedule.next(slot) };
+  if (slot !== undefined) return { kind: 'tick', slot, next: schedule.next(slot) };
   if (running_slot !== null && retry_at !== null && retry_at <= now)
     return { kind: 'retry', slot: running_slot, attempt: attempt + 1 };
-  return { kind: 'wait', ms: Math.min(nextAfter(job, last_slot, now), retry_at ?? Number.POSITIVE_INFINITY) - now };
-}
-
-/** From the slot before, unless slots were missed and are not made up for. */
-function nextAfter({ schedule }: Pick<JobDefinition, 'schedule'>, last: number, now: number): number {
-  const next = schedule.next(last);
-  return next > now ? next : schedule.next(now);
+  // No slot between `last` and now is due, so this is the slot after `last`; a clock that was put back may be before it.
+  const next = schedule.next(Math.max(last_slot, now));
+  return { kind: 'wait', ms: Math.min(next, retry_at ?? Number.POSITIVE_INFINITY) - now };
 }

@@ -42,7 +42,7 @@ export function cronSchedule(expression: string, timeZone: string): Schedule {
   const time = new CronTime(expression, 'UTC');
   const onClock = (shown: number): number => time.getNextDateFrom(new Date(shown), 'UTC').toMillis();
   const everyHour = time.toJSON()[2] === '*';
-  const next = slotsOf(new ZoneClock(timeZone), onClock, everyHour);
+  const next = remembered(slotsOf(new ZoneClock(timeZone), onClock, everyHour));
   return { text: `cron ${expression.trim().split(/\s+/).join(' ')} ${timeZone}`, next, latest: byHalves(next) };
 }
 
@@ -62,6 +62,19 @@ function slotsOf(clock: ZoneClock, onClock: (shown: number) => number, everyHour
       offset = change.after;
       shown = from + (everyHour ? offset : Math.max(change.before, offset)) - 1;
     }
+  };
+}
+
+/** Between a moment and the slot after it there is none: whoever asks again on the way, as every look does, has the answer. */
+function remembered(next: Schedule['next']): Schedule['next'] {
+  let from = Number.POSITIVE_INFINITY;
+  let slot = Number.NEGATIVE_INFINITY;
+  return (after) => {
+    if (after < from || after >= slot) {
+      slot = next(after);
+      from = after;
+    }
+    return slot;
   };
 }
 
