@@ -35,6 +35,16 @@ export class JobLocks {
     return false;
   }
 
+  /**
+   * Whether no session holds it. To take it and let it go would tell, too; but while the answer is on its way, or for as
+   * long as this process is paused, it would keep others away.
+   */
+  async isFree(job: string): Promise<boolean> {
+    if (this.held.has(job)) return false;
+    const [{ rows }] = await this.connection.run(this.database.jobs.free(jobLockKey(job)));
+    return rows[0]?.free === true;
+  }
+
   async release(job: string): Promise<void> {
     if (!this.held.delete(job)) return;
     await this.connection.run(this.database.jobs.unlock(jobLockKey(job)));

@@ -27,18 +27,12 @@ export class Unfinished {
       await this.adopt(entry, attempt);
       return lookEveryMs;
     }
-    if (!(await this.isFree(attempt.job))) {
+    if (!(await this.locks.isFree(attempt.job))) {
       delete entry.free;
       return lookEveryMs;
     }
     entry.free = { ...attempt, since: since ?? performance.now() };
     return confirmMs - (performance.now() - entry.free.since);
-  }
-
-  private async isFree(job: string): Promise<boolean> {
-    if (!(await this.locks.take(job))) return false;
-    await this.locks.release(job);
-    return true;
   }
 
   private async adopt(entry: Entry, { job, slot, attempt }: JobAttempt): Promise<void> {

@@ -45,6 +45,8 @@ export class JobsTable {
   readonly lock: Statement<{ got: boolean }>;
   /** Parameters: the lock key of a job. */
   readonly unlock: Statement;
+  /** Whether nobody holds it; asked with a lock that ends with the statement. Parameters: the lock key of a job. */
+  readonly free: Statement<{ free: boolean }>;
   private readonly tickStatement: Statement<{ job: string }>;
   private readonly takeUpStatement: Statement<{ job: string }>;
   private readonly giveUpStatement: Statement<{ job: string }>;
@@ -59,6 +61,7 @@ export class JobsTable {
     this.look = statement('jobs_look', bind(lookSql));
     this.lock = statement('job_lock', bind('SELECT pg_try_advisory_lock({job}, $1::int) AS got'));
     this.unlock = statement('job_unlock', bind('SELECT pg_advisory_unlock({job}, $1::int)'));
+    this.free = statement('job_free', bind('SELECT pg_try_advisory_xact_lock_shared({job}, $1::int) AS free'));
     this.tickStatement = statement('job_tick', bind(tickSql));
     this.takeUpStatement = statement('job_take_up', bind(takeUpSql));
     this.giveUpStatement = statement('job_give_up', bind(giveUpSql));
