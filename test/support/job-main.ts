@@ -36,6 +36,7 @@ export interface JobTask {
 
 const tasks: readonly JobTask[] = JSON.parse(process.env['JOBS'] ?? '[]');
 const tenants = Array.from({ length: Number(process.env['TENANTS'] ?? 0) }, (_, n) => `t${n}`);
+const infrastructure = process.env['INFRASTRUCTURE_URL'];
 const go = once(process, 'message');
 
 function report(message: WorkerReport): void {
@@ -110,6 +111,7 @@ class Slow implements OnApplicationShutdown {
       retryDelay: 500,
     }),
     OutboxModule.forRoot({
+      ...(infrastructure ? { infrastructure: { url: infrastructure } } : {}),
       drain: (process.env['DRAIN'] as Duration | undefined) ?? '5s',
       ...(tenants.length > 0 ? { tenancy: { list: async () => tenants } } : {}),
     }),

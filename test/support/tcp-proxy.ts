@@ -49,6 +49,11 @@ export class TcpProxy {
     this.holding = name;
   }
 
+  /** Whether there is one that hears nothing. */
+  get holds(): boolean {
+    return this.held !== undefined;
+  }
+
   letGo(): void {
     const held = this.held;
     this.held = undefined;

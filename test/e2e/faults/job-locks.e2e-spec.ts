@@ -182,12 +182,12 @@ describe('a lock that is found free while servers come and go', () => {
 
   afterAll(() => Promise.all(proxies.map((proxy) => proxy.close())));
 
-  /** What the sessions of the schedulers did last. */
-  const last = (what: string) =>
+  /** How many schedulers have a session, and asked last (since a moment) what `question` says. */
+  const asked = (question = '', since = new Date(0)) =>
     stage.database.value<number>(
       `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database()
-        AND application_name = 'nestjs-outbox jobs' AND query LIKE $1`,
-      [`%${what}%`],
+        AND application_name = 'nestjs-outbox jobs' AND query LIKE $1 AND query_start > $2`,
+      [`%${question}%`, since],
     );
 
   it('is not free for long enough when who looks was away meanwhile: its holder may have been away with it', async () => {
@@ -208,17 +208,50 @@ describe('a lock that is found free while servers come and go', () => {
     const first = await boot(near, 'first');
     await began.passed;
     const second = await boot(far, 'second');
-    near.cut();
-    await eventually('the second one has found the lock free', () => last('pg_advisory_unlock'));
-    far.cut();
-    await pause(3_000);
-    far.mend();
-    await eventually('the second one is back', () => last(''));
-    near.mend();
-    await pause(4_000);
-    const ran = [...runs];
-    release.open();
-    await Promise.all([first.close(), second.close()]);
-    expect(ran).toEqual(['first']);
+    await eventually('both are there', async () => (await asked()) === 2);
+    try {
+      near.cut();
+      await eventually('the lock is free', async () => (await asked()) === 1);
+      const since = await stage.database.value<Date>('SELECT clock_timestamp()');
+      await eventually('the second one has found it free', () => asked('AS free', since));
+      far.cut();
+      await pause(3_000);
+      far.mend();
+      await eventually('the second one is back', () => asked());
+      near.mend();
+      await pause(4_000);
+      expect(runs).toEqual(['first']);
+    } finally {
+      release.open();
+      await Promise.all([first.close(), second.close()]);
+    }
+  });
+});
+
+describe('a process that looks whether a lock is free, and hears nothing', () => {
+  let site: JobSite;
+  let proxy: TcpProxy;
+
+  beforeEach(async () => {
+    site = await JobSite.open();
+    proxy = await TcpProxy.before(site.database.url);
+  });
+
+  afterEach(async () => {
+    await proxy?.close();
+    await site?.close();
+  });
+
+  it('keeps nobody away: the slot is taken up by another within seconds', async () => {
+    const first = await site.process([{ ...tick, hold: true }]);
+    await site.run('test.tick', 1);
+    await first.kill();
+    proxy.holdAnswersTo('outbox_job_');
+    const looker = await site.process([tick], { INFRASTRUCTURE_URL: proxy.url });
+    await eventually('it has asked', () => proxy.holds);
+    const third = await site.process([tick]);
+    const again = await site.run('test.tick', 2, 8_000);
+    expect(again).toMatchObject({ attempt: 2, pid: third.pid });
+    await looker.kill();
   });
 });
