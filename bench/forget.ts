@@ -30,16 +30,56 @@ const [events, survivors, perSecond, seconds] = [given.events, given.survivors, 
 const daysAgo = 8;
 const dayStart = `date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`;
 
+/** How long a reader of one table waits at most, from 2 ms to 2 ms: what is felt of a lock on it. */
+class Reader {
+  private worst = 0;
+  private open = true;
+  private readonly done: Promise<void>;
+
+  constructor(
+    private readonly client: Client,
+    private readonly table: string,
+  ) {
+    this.done = this.loop();
+  }
+
+  async stop(): Promise<number> {
+    this.open = false;
+    await this.done;
+    return this.worst;
+  }
+
+  private async loop(): Promise<void> {
+    while (this.open) {
+      const asked = performance.now();
+      await this.client.query(`SELECT FROM ${this.table} LIMIT 1`);
+      this.worst = Math.max(this.worst, performance.now() - asked);
+      await pause(2);
+    }
+  }
+}
+
 interface Step {
   readonly from: number;
   readonly to: number;
   readonly ms: number;
   readonly tries: number;
   readonly kept: number;
+  /** The longest wait of a reader of the table meanwhile. */
+  readonly felt: number;
 }
 
 /** One transaction of the purge, tried again while its lock is taken, as the job does. */
-async function forget(client: Client, call: string): Promise<Step> {
+async function forget(client: Client, url: string, table: string, call: string): Promise<Step> {
+  return withClient(url, async (other) => {
+    const reader = new Reader(other, table);
+    await pause(500);
+    const step = await tried(client, call).finally(() => reader.stop());
+    return { ...step, felt: await reader.stop() };
+  });
+}
+
+async function tried(client: Client, call: string): Promise<Omit<Step, 'felt'>> {
   for (let tries = 1; ; tries++) {
     const from = performance.now();
     try {
@@ -116,13 +156,13 @@ async function measure(url: string) {
   const retention = { schedule: '0 0 29 2 *' };
   const app = await bootApp({ url, providers, outbox: { handlers: { concurrency: 4 }, retention } });
   try {
-    return await withClient(url, (client) => beside(app, watch, client));
+    return await withClient(url, (client) => beside(app, url, watch, client));
   } finally {
     await app.close();
   }
 }
 
-async function beside(app: BenchApp, watch: Stopwatch, client: Client) {
+async function beside(app: BenchApp, url: string, watch: Stopwatch, client: Client) {
   note(`filling a day with ${events.toLocaleString('en')} events`);
   const size = await fill(client);
   await client.query('SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off');
@@ -146,8 +186,13 @@ async function beside(app: BenchApp, watch: Stopwatch, client: Client) {
     `SELECT outbox.bucket(id) AS bucket FROM outbox.events WHERE id < outbox.uuid7_floor(now() - interval '2 days') LIMIT 1`,
   );
   const bucket = rows[0]?.bucket ?? 0;
-  const eventsStep = await forget(client, `forget_events(${bucket}, ${dayStart} - interval '7 days')`);
-  const marksStep = await forget(client, `forget_marks(${bucket})`);
+  const eventsStep = await forget(
+    client,
+    url,
+    `outbox.events_${bucket}`,
+    `forget_events(${bucket}, ${dayStart} - interval '7 days')`,
+  );
+  const marksStep = await forget(client, url, `outbox.handled_${bucket}`, `forget_marks(${bucket})`);
   await pause(seconds * 1_000);
   const ended = performance.now();
   open = false;
@@ -183,8 +228,8 @@ function print(result: Awaited<ReturnType<typeof measure>>): string {
         n.toFixed(n >= 100 ? 0 : 2),
       ),
     ]);
-  const step = ({ ms, tries, kept }: Step): string =>
-    `${ms.toFixed(0)} ms (${tries} ${tries === 1 ? 'try' : 'tries'}, ${kept} kept)`;
+  const step = ({ ms, tries, kept, felt }: Step): string =>
+    `${ms.toFixed(0)} ms (${tries} ${tries === 1 ? 'try' : 'tries'}, ${kept} kept, a reader of the table waited ${felt.toFixed(0)} ms)`;
   return `${result.size} forgotten: events ${step(result.events)}, marks ${step(result.marks)}\nfrom the resolved commit to the first line of the handler:\n${table.toString()}`;
 }
 
