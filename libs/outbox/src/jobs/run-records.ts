@@ -56,9 +56,9 @@ export class RunRecords {
         : this.database.jobs.again(attempt, outcome, text, againMs === null ? null : interval(againMs), charged);
     const recorded = await this.insist(definition.name, statement);
     if (recorded === undefined) return;
-    if (recorded === 0)
+    if (recorded.rows === 0)
       this.log.warn(
-        `job '${definition.name}' ended at slot ${instant(attempt.slot)}, which somebody else had taken up`,
+        `job '${definition.name}' ended at slot ${instant(attempt.slot)}, ${recorded.unsure ? 'which is recorded already, or is' : 'which is'} somebody else's by now`,
       );
     else if (errors.length > 0) this.say(run, verdict, errors[0]);
     else if (run.lockLost)
@@ -99,11 +99,14 @@ export class RunRecords {
       );
   }
 
-  /** How many rows were changed; `undefined` when there was no time left to hear it. */
-  private async insist(job: string, statement: Bound): Promise<number | undefined> {
+  /**
+   * How many rows were changed, and whether they may have been so before, by a try whose answer was lost; `undefined`
+   * when there was no time left to hear it.
+   */
+  private async insist(job: string, statement: Bound): Promise<{ rows: number; unsure: boolean } | undefined> {
     for (let tries = 1; ; tries++) {
       try {
-        return (await this.connection.run(statement))[0].rowCount;
+        return { rows: (await this.connection.run(statement))[0].rowCount, unsure: tries > 1 };
       } catch (error) {
         if (this.closed) return undefined;
         const waits = databaseTrouble(error) === 'other' ? 'failed' : 'waits';
