@@ -159,8 +159,13 @@ export class SchedulerService extends BackgroundService {
         return lookEveryMs;
       case 'wait':
         return step.ms;
-      case 'unfinished':
-        return this.unfinished.look(entry, { ...step, job: entry.definition.name }, lookEveryMs);
+      case 'unfinished': {
+        const attempt = { ...step, job: entry.definition.name };
+        if (row.worker === null || row.worker !== this.parts.identity.number)
+          return this.unfinished.look(entry, attempt, lookEveryMs);
+        await this.starter.putBack(attempt);
+        return 0;
+      }
       case 'tick':
         await this.starter.tick(entry, step.slot, step.next);
         return step.next - row.now;

@@ -41,7 +41,7 @@ export class Unfinished {
     await this.starter.takeUp(entry, { job, slot, attempt: attempt + 1 }, false);
     if (entry.run)
       this.log.warn(
-        `job '${job}': slot ${instant(slot)} was left unfinished by attempt ${attempt}; it is taken up again here, attempt ${attempt + 1} of ${retries + 1}`,
+        `job '${job}': slot ${instant(slot)} was left unfinished${attempt > 0 ? ` by attempt ${attempt}` : ''}; it is taken up again here, attempt ${attempt + 1} of ${retries + 1}`,
       );
   }
 }
