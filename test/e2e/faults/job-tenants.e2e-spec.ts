@@ -135,7 +135,7 @@ describe('a process that is paused in the middle of its tenants, and whose sessi
       site.database.value(`SELECT finished_at FROM outbox.job_runs WHERE attempt = 2 AND outcome = 'done'`),
     );
     first.signal('SIGCONT');
-    await eventually('it has heard of it', () => first.said({ kind: 'log', text: /which somebody else had taken up/ }));
+    await eventually('it has heard of it', () => first.said({ kind: 'log', text: /somebody else's by now/ }));
     expect(await effects()).toBe(40);
     expect(await site.database.value('SELECT count(DISTINCT tenant)::int FROM effects')).toBe(40);
   });
@@ -164,7 +164,7 @@ describe('tenants of a slot that is over', () => {
     );
     await stage.database.query('DELETE FROM outbox.job_tenants');
     goOn.open();
-    await eventually('it has heard of it', () => app.log.matching(/which somebody else had taken up/).length);
+    await eventually('it has heard of it', () => app.log.matching(/somebody else's by now/).length);
     await app.close();
     expect(seen).toEqual(['a']);
   });
