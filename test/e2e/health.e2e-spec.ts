@@ -56,7 +56,7 @@ describe('health', () => {
       relay: { waiting: 0, lagMs: null },
       deliveries: { waiting: 0, oldestMs: null, durables: [] },
       deadLetters: { open: 0, oldest: null },
-      jobs: { running: [], lostLocks: [] },
+      jobs: { running: [], lostLocks: [], failed: [] },
       worker: { number: expect.any(Number), holdsLock: true },
       vacuum: {},
     });
@@ -174,6 +174,7 @@ describe('health', () => {
           },
         ],
         lostLocks: [],
+        failed: [],
       });
       expect(report.jobs?.running[0]?.forMs).toBeGreaterThanOrEqual(600_000);
       await stage.database.query('DELETE FROM outbox.workers WHERE id = 900001');

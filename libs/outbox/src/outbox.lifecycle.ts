@@ -125,7 +125,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     await this.listJobs();
     for (const service of [lock, relay, taker, ...others, scheduler, listener]) service?.start();
     log.log(
-      `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${[...durables.values()].map((s) => s.durable).join(', ') || 'none, it only relays'}`,
+      `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${[...durables.values()].map((s) => s.durable).join(', ') || 'none'}; it runs these jobs: ${context.jobs.all.map(({ name }) => name).join(', ')}`,
     );
   }
 

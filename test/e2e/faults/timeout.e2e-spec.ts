@@ -135,6 +135,7 @@ describe('a handler that does not end', () => {
         GRANT USAGE ON SCHEMA outbox TO ${role};
         GRANT ALL ON ALL TABLES IN SCHEMA outbox TO ${role};
         GRANT ALL ON ALL SEQUENCES IN SCHEMA outbox TO ${role};
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO ${role};
         GRANT ALL ON charges TO ${role}`);
       const weak = new URL(site.database.url);
       weak.username = role;

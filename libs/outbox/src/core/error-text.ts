@@ -23,8 +23,16 @@ function describe(error: unknown): string {
 }
 
 function withCause(error: Error): string {
+  if (error instanceof AggregateError)
+    return [`${error.name}: ${error.message}`, ...error.errors.map(withStackOfCause)].join('\n');
   const own = error.stack?.includes(error.message) ? error.stack : `${error.name}: ${error.message}`;
   const cause = error.cause;
   if (cause === undefined || cause === error) return own;
   return `${own}\ncaused by ${cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause)}`;
+}
+
+/** Of errors that were joined the stacks are those of whoever joined them; what went wrong is in their causes. */
+function withStackOfCause(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return error instanceof Error && cause instanceof Error ? `${error.message}\n${describe(cause)}` : describe(error);
 }

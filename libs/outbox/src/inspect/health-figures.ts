@@ -48,6 +48,9 @@ function jobs(rows: readonly JobStateRow[]): JobFigures {
   return {
     running: rows.filter((row) => row.running).map(running),
     lostLocks: rows.flatMap(({ job, lost }) => (lost === null ? [] : [{ job, at: new Date(lost) }])),
+    failed: rows.flatMap(({ job, failed, error }) =>
+      failed === null ? [] : [{ job, at: new Date(failed), error: error ?? '' }],
+    ),
   };
 }
 

@@ -18,7 +18,7 @@ const inOrder: HealthFigures = {
   relay: { waiting: 0, lagMs: null },
   deliveries: { waiting: 0, oldestMs: null, durables: [] },
   deadLetters: { open: 0, oldest: null },
-  jobs: { running: [], lostLocks: [] },
+  jobs: { running: [], lostLocks: [], failed: [] },
   worker: { number: 7, holdsLock: true, listening: true },
   vacuum: { holder: null },
 };
@@ -50,6 +50,7 @@ const run = (given: Partial<RunningJob>) => ({
       },
     ],
     lostLocks: [],
+    failed: [],
   },
 });
 const holder = (given: Partial<VacuumHolder>) => ({
@@ -135,7 +136,7 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
   [
     'a job past its timeout, and past its next slot as well',
     run({ pastTimeoutMs: 1, pastNextSlotMs: 15 * minute }),
-    ['red', 'job-hung', /host-a:41, 1 ms past its timeout\. Its lock is not freed .*ctx\.signal.*restart/],
+    ['red', 'job-hung', /host-a:41, 1 ms past its timeout\. Its lock is not freed .*ctx\.signal.*or of that process/],
   ],
   [
     'a job whose process is gone',
@@ -149,10 +150,21 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
   ],
   [
     'a job that lost its lock',
-    { jobs: { running: [], lostLocks: [{ job: 'outbox.purge', at: new Date('2026-01-02T03:00:01Z') }] } },
+    { jobs: { running: [], lostLocks: [{ job: 'outbox.purge', at: new Date('2026-01-02T03:00:01Z') }], failed: [] } },
     ['yellow', 'job-lock-lost', /^job 'outbox.purge' lost .* at 2026-01-02T03:00:01.000Z, .*ctx\.signal/],
   ],
 
+  [
+    'a job whose last slot failed',
+    {
+      jobs: {
+        running: [],
+        lostLocks: [],
+        failed: [{ job: 'billing.renew', at: new Date('2026-01-02T03:00:01Z'), error: 'no' }],
+      },
+    },
+    ['yellow', 'job-failed', /^job 'billing.renew' gave .* at 2026-01-02T03:00:01.000Z: no\./],
+  ],
   [
     'a worker without a number',
     { worker: { number: null, holdsLock: false, listening: true } },

@@ -118,7 +118,7 @@ function deadLetters({ open, oldest }: DeadLetterFigures): HealthProblem[] {
   );
 }
 
-function jobs({ running, lostLocks }: JobFigures): HealthProblem[] {
+function jobs({ running, lostLocks, failed }: JobFigures): HealthProblem[] {
   const lost = lostLocks.flatMap(({ job, at }) =>
     problem(
       'yellow',
@@ -127,7 +127,15 @@ function jobs({ running, lostLocks }: JobFigures): HealthProblem[] {
         `job '${job}' lost the connection of its lock at ${at.toISOString()}, so that another process may have begun beside it; it should end when ctx.signal aborts. Look for a restart of the server, a terminated session, or a network that drops idle connections`,
     ),
   );
-  return [...running.flatMap(runningJob), ...lost];
+  const over = failed.flatMap(({ job, at, error }) =>
+    problem(
+      'yellow',
+      'job-failed',
+      () =>
+        `job '${job}' gave its last slot up at ${at.toISOString()}: ${error}. It stands until a slot ends well; job_runs has its history`,
+    ),
+  );
+  return [...running.flatMap(runningJob), ...lost, ...over];
 }
 
 function runningJob(run: RunningJob): HealthProblem[] {
@@ -139,7 +147,7 @@ function runningJob(run: RunningJob): HealthProblem[] {
       'red',
       'job-hung',
       () =>
-        `${what}, ${span(pastTimeoutMs)} past its timeout. Its lock is not freed while it runs, so that no slot runs: pass ctx.signal to what it waits for, and restart that process`,
+        `${what}, ${span(pastTimeoutMs)} past its timeout. Its lock is not freed while it runs, so that no slot runs: pass ctx.signal to what it waits for; only the end of its method, or of that process, frees it`,
     );
   return problem(
     (pastNextSlotMs ?? 0) > lateFrom ? 'yellow' : undefined,

@@ -12,6 +12,7 @@ export type HealthCode =
   | 'job-hung'
   | 'job-late'
   | 'job-lock-lost'
+  | 'job-failed'
   | 'vacuum';
 
 /** One thing that is not as it should be; the message names it and the remedy. */
@@ -77,6 +78,8 @@ export interface JobFigures {
   readonly running: readonly RunningJob[];
   /** Jobs whose last run lost its lock within the last hour. */
   readonly lostLocks: readonly { readonly job: string; readonly at: Date }[];
+  /** Jobs whose last slot is over and did not end well. */
+  readonly failed: readonly { readonly job: string; readonly at: Date; readonly error: string }[];
 }
 
 export interface RunningJob {

@@ -37,7 +37,7 @@ export class JobRun {
   /** What the method threw, in a list of one; an empty list when it returned. */
   async execute(): Promise<readonly unknown[]> {
     const { timeoutMs, name } = this.definition;
-    const limit = timeoutMs && setTimeout(() => this.abort(new JobTimeoutError(name, timeoutMs)), timeoutMs);
+    const limit = timeoutMs && setTimeout(() => this.timedOut(new JobTimeoutError(name, timeoutMs)), timeoutMs);
     try {
       await this.transactions.follower.outside(() => this.work());
       return [];
@@ -46,6 +46,11 @@ export class JobRun {
     } finally {
       clearTimeout(limit);
     }
+  }
+
+  private timedOut(error: JobTimeoutError): void {
+    this.transactions.throttled.error(`timeout ${this.definition.name}`, error.message);
+    this.abort(error);
   }
 
   private async work(): Promise<void> {

@@ -57,8 +57,10 @@ export function cronProblem(expression: unknown, timeZone: unknown): string | un
     cronSchedule(expression, timeZone).next(Date.now());
     return undefined;
   } catch (error) {
-    const [why] = messageOf(error).split('\n');
-    return `cron expression '${expression}' never fires: ${why}`;
+    const [why = ''] = messageOf(error).split('\n');
+    return why.includes('No execution date')
+      ? `cron expression '${expression}' never fires: no date within 8 years fits it`
+      : `cron expression '${expression}' cannot be used: ${why} (five fields: minute, hour, day of the month, month, day of the week; six with seconds in front; or @hourly, @daily, @weekly, @monthly, @yearly)`;
   }
 }
 

@@ -118,9 +118,10 @@ export class RunRecords {
 
   private say({ definition, attempt, lockLost }: JobRun, { againMs, charged }: Verdict, error: unknown): void {
     const { name, retries } = definition;
-    const then = againMs === undefined ? 'no more' : againMs === null ? 'soon' : `in ${againMs} ms`;
+    const then =
+      againMs === undefined ? 'the slot is over' : againMs === null ? 'again soon' : `again in ${againMs} ms`;
     const which = charged
-      ? `attempt ${attempt.attempt} of ${retries + 1}, again ${then}`
+      ? `attempt ${attempt.attempt} of ${retries + 1}, ${then}`
       : 'the process stops, again elsewhere';
     this.throttled.error(
       name,

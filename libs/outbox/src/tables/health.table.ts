@@ -41,6 +41,10 @@ export interface JobStateRow {
   readonly past_next_slot_ms: number | null;
   /** When its last run lost its lock, if that was lately; milliseconds since 1970. */
   readonly lost: number | null;
+  /** When its last slot ended as failed, with no attempt left; milliseconds since 1970. */
+  readonly failed: number | null;
+  /** The first line of what it failed with. */
+  readonly error: string | null;
 }
 
 export interface HolderRow {
@@ -163,9 +167,11 @@ SELECT j.*, w.app FROM (SELECT s.job, s.attempt, s.worker, ${milliseconds('s.run
     ${milliseconds('statement_timestamp() - s.started_at')} AS for_ms,
     ${milliseconds('statement_timestamp() - s.deadline')} AS past_deadline_ms,
     ${milliseconds('statement_timestamp() - s.next_slot')} AS past_next_slot_ms,
-    CASE WHEN s.outcome = 'lock lost' AND s.finished_at > statement_timestamp() - interval '1 hour' THEN ${milliseconds('s.finished_at')} END AS lost
+    CASE WHEN s.outcome = 'lock lost' AND s.finished_at > statement_timestamp() - interval '1 hour' THEN ${milliseconds('s.finished_at')} END AS lost,
+    CASE WHEN s.outcome IN ('failed', 'interrupted') AND s.running_slot IS NULL THEN ${milliseconds('s.finished_at')} END AS failed,
+    left(split_part(s.last_error, E'\\n', 1), 300) AS error
   FROM outbox.job_state s) j LEFT JOIN outbox.workers w ON w.id = j.worker
-WHERE j.running OR j.lost IS NOT NULL ORDER BY j.for_ms DESC, j.job`;
+WHERE j.running OR j.lost IS NOT NULL OR j.failed IS NOT NULL ORDER BY j.for_ms DESC, j.job`;
 
 /**
  * Who keeps dead rows of this database from being removed: the oldest of all snapshots, by transactions and not by
