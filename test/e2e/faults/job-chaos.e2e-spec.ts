@@ -12,6 +12,7 @@ const tasks: readonly JobTask[] = [
   { name: 'test.quick', schedule: '* * * * * *', ms: 20 },
   { name: 'test.hears', schedule: { every: '2s' }, ms: 1_500 },
   { name: 'test.deaf', schedule: { every: '3s' }, ms: 2_000, deaf: true },
+  { name: 'test.tenants', schedule: { every: '4s' }, ms: 100, options: { perTenant: { concurrency: 4 } } },
 ];
 
 const random = (below: number): number => Math.floor(Math.random() * below);
@@ -34,7 +35,7 @@ describe('jobs under random faults', () => {
 
   const any = () => live[random(live.length)] as WorkerProcess;
   const replace = async (one: WorkerProcess) => {
-    live.splice(live.indexOf(one), 1, await site.process(tasks));
+    live.splice(live.indexOf(one), 1, await site.process(tasks, { TENANTS: '40' }));
   };
   const terminate = (application: string) =>
     site.database.query(
@@ -70,6 +71,7 @@ describe('jobs under random faults', () => {
     lock: () => terminate('nestjs-outbox jobs'),
     number: () => terminate('nestjs-outbox worker lock'),
     both: () => Promise.all([terminate('nestjs-outbox jobs'), terminate('nestjs-outbox worker lock')]),
+    pool: () => terminate('app'),
     restart: () => restart('pause'),
     crash: () => restart('crash'),
   };
@@ -77,17 +79,27 @@ describe('jobs under random faults', () => {
   /** Attempts that were begun twice, and slots that returned and were run again: one that died before it could say so. */
   const twice = () =>
     site.witness.query<{ job: string; slot: Date }>(
-      'SELECT job, slot, attempt, array_agg(how) AS how FROM runs GROUP BY job, slot, attempt HAVING count(*) > 1',
+      'SELECT job, slot, attempt, array_agg(how) AS how FROM runs WHERE tenant IS NULL GROUP BY job, slot, attempt HAVING count(*) > 1',
     );
   const again = () =>
     site.witness.value<number>(
-      `SELECT count(*)::int FROM runs a WHERE how = 'returned' AND EXISTS (SELECT 1 FROM runs b WHERE b.job = a.job AND b.slot = a.slot AND b.n > a.n)`,
+      `SELECT count(*)::int FROM runs a WHERE tenant IS NULL AND how = 'returned' AND EXISTS (SELECT 1 FROM runs b WHERE b.job = a.job AND b.slot = a.slot AND b.n > a.n)`,
+    );
+
+  /** Tenants whose effect of one slot was committed twice. */
+  const committedTwice = () =>
+    site.database.query('SELECT tenant, slot FROM effects GROUP BY tenant, slot HAVING count(*) > 1');
+
+  const tenants = () =>
+    site.database.query(
+      `SELECT count(DISTINCT slot)::int AS slots, count(*)::int AS effects, (SELECT count(*)::int FROM
+        (SELECT 1 FROM effects GROUP BY slot HAVING count(*) = 40) whole) AS whole FROM effects`,
     );
 
   it(
     'never run two at a time, begin no attempt twice, and go on by themselves',
     async () => {
-      live.push(...(await Promise.all([1, 2, 3].map(() => site.process(tasks)))));
+      live.push(...(await Promise.all([1, 2, 3].map(() => site.process(tasks, { TENANTS: '40' })))));
       const names = Object.keys(faults);
       for (const end = performance.now() + seconds * 1_000; performance.now() < end; ) {
         const name = names[random(names.length)] as string;
@@ -100,10 +112,11 @@ describe('jobs under random faults', () => {
         `SELECT job, count(*)::int AS runs, count(DISTINCT slot)::int AS slots, count(*) FILTER (WHERE attempt > 1)::int AS again,
           count(*) FILTER (WHERE reason = 'JobLockLostError')::int AS lost FROM runs GROUP BY job ORDER BY job`,
       );
-      const figures = { counts, runs, again: await again(), twice: (await twice()).length };
+      const figures = { counts, runs, again: await again(), twice: (await twice()).length, tenants: await tenants() };
       if (seconds > 60) console.log(JSON.stringify(figures));
       expect(await site.overlaps()).toEqual([]);
       expect(await twice()).toEqual([]);
+      expect(await committedTwice()).toEqual([]);
     },
     (seconds + 120) * 1_000,
   );
