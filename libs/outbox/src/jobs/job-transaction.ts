@@ -54,7 +54,7 @@ export async function runPiece(parts: JobTransactionParts, piece: Piece, signal:
       if (last) throw error.error;
       await pause(jittered(100 * 2 ** n));
       // The slot may be somebody else's by now, and over: its marks are gone, and the piece would be done once more.
-      if (signal.aborted) throw error;
+      if (signal.aborted) throw error.error;
     }
   }
 }
