@@ -4,7 +4,7 @@ import { effect, subscriber, useStage } from '../support/stage.js';
 const type = 'test.wake.asked';
 
 /** Polls this rarely show who was woken and who found by himself. */
-const rarely = { relay: { poll: '20s' } } as const;
+const rarely = { relay: { poll: '20s', batch: 5 } } as const;
 
 describe('a publisher wakes the workers of other processes', () => {
   const stage = useStage();
@@ -64,5 +64,19 @@ describe('a publisher wakes the workers of other processes', () => {
       await eventually('the second', async () => (await effects()) === before + 2, 5_000);
     });
     await eventually('the late one', async () => (await effects()) === before + 3, 3_000);
+  });
+
+  it('also of more of it than one pass carries', async () => {
+    const { publisher: events, dataSource } = await publisher();
+    const before = await effects();
+    await events.publishNow(type, { n: 'first' });
+    await eventually('the first', async () => (await effects()) === before + 1, 5_000);
+    await dataSource.transaction(async (manager) => {
+      await events.publishMany(Array.from({ length: 10 }, (_, n) => ({ event: type, payload: { n } })));
+      await manager.query('SELECT pg_sleep(1.5)');
+      await events.publishNow(type, { n: 'second' });
+      await eventually('the second', async () => (await effects()) === before + 2, 5_000);
+    });
+    await eventually('all of the late ones', async () => (await effects()) === before + 12, 3_000);
   });
 });

@@ -87,6 +87,8 @@ class QueueBatch implements OutgoingBatch {
     if (!row) throw new Error('the fan-out statement returned no row');
     if (row.taken < batch) floor.passed(row.next_from, from.full);
     else if (from.full) floor.reset();
+    // What it reached back for may be more than one pass carries, and the nudge for it was one.
+    else floor.reach(from.reachMs);
     this.nextMs = row.next_ms ?? undefined;
     return {
       taken: row.taken,
