@@ -79,4 +79,26 @@ describe('a publisher wakes the workers of other processes', () => {
     });
     await eventually('all of the late ones', async () => (await effects()) === before + 12, 3_000);
   });
+
+  it('also of what had to wait for its unique key', async () => {
+    const { publisher: events, dataSource } = await publisher();
+    const before = await effects();
+    await events.publishNow(type, { n: 'first' });
+    await eventually('the first', async () => (await effects()) === before + 1, 5_000);
+    const publish = () => events.publish(type, { n: 'unique' }, { unique: 'k' });
+    let waiting: Promise<unknown> | undefined;
+    const undone = dataSource.transaction(async (manager) => {
+      await publish();
+      waiting = new Promise((resolve) => setImmediate(resolve)).then(() =>
+        events.publishNow(type, { n: 'unique' }, { unique: 'k' }),
+      );
+      await manager.query('SELECT pg_sleep(2.5)');
+      await events.publishNow(type, { n: 'second' });
+      await eventually('the second', async () => (await effects()) === before + 2, 5_000);
+      throw new Error('undone');
+    });
+    await expect(undone).rejects.toThrow('undone');
+    await waiting;
+    await eventually('the one that waited', async () => (await effects()) === before + 3, 3_000);
+  });
 });

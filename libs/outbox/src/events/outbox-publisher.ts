@@ -133,8 +133,9 @@ export class OutboxPublisher extends EventPublisher {
       return only(await this.insert(runner, [row], what));
     const { database, commits } = this.parts;
     const statement = database.events.publishOne(row.tenant, row.type, row.subject, row.payload, row.headers);
+    const since = performance.now();
     const { rows } = await send(database, runner, statement, what);
-    commits.note(runner);
+    commits.note(runner, since);
     return { id: only(rows).id, duplicate: false };
   }
 
@@ -152,9 +153,11 @@ export class OutboxPublisher extends EventPublisher {
       column('delay'),
       column('runAt'),
     );
+    // Before it is sent: it may wait for somebody's unique key, and its rows are due from before that on.
+    const since = performance.now();
     const published = await send(database, runner, statement, what);
     // Duplicates put nothing into the queue.
-    if (published.rows.some(({ duplicate }) => !duplicate)) commits.note(runner);
+    if (published.rows.some(({ duplicate }) => !duplicate)) commits.note(runner, since);
     return [...published.rows];
   }
 }

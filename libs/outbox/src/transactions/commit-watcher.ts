@@ -12,9 +12,9 @@ export class CommitWatcher implements EntitySubscriberInterface {
 
   constructor(private readonly relay: Nudge) {}
 
-  /** Remember that `runner`'s transaction has something for the relay. */
-  note(runner: QueryRunner): void {
-    if (!this.published.has(runner)) this.published.set(runner, performance.now());
+  /** Remember that `runner`'s transaction has something for the relay, and since when: by `performance.now`, before it was sent. */
+  note(runner: QueryRunner, since: number): void {
+    if (!this.published.has(runner)) this.published.set(runner, since);
   }
 
   /** For commits that do not go through TypeORM: whether there was something, once. */
