@@ -77,6 +77,13 @@ describe('a retired durable', () => {
     );
     expect(await waiting('both')).toBe(0);
   });
+
+  it('leaves one that is active as it is when it is revived', async () => {
+    const { app } = await boot(['active', [paid]]);
+    await app.get(Durables).revive('active');
+    expect((await app.get(Durables).list()).find(({ name }) => name === 'active')?.state).toBe('active');
+    await expect(app.get(Durables).revive('nobody')).rejects.toThrow(/no durable 'nobody'/);
+  });
 });
 
 describe('one image, several deployments', () => {

@@ -128,8 +128,9 @@ SELECT d.id, d.served, (SELECT matcher FROM t WHERE pattern = $2::text) AS match
 
 /** What it missed in between it does not get. */
 const reviveSql = `
-WITH d AS (UPDATE outbox.durables SET state = 'active' WHERE name = $1::text RETURNING id)
-UPDATE outbox.durable_types t SET ended_at = NULL, since = clock_timestamp() FROM d WHERE t.durable = d.id AND t.ended_at IS NOT NULL RETURNING t.durable`;
+WITH d AS (UPDATE outbox.durables SET state = 'active' WHERE name = $1::text RETURNING id),
+t AS (UPDATE outbox.durable_types y SET ended_at = NULL, since = clock_timestamp() FROM d WHERE y.durable = d.id AND y.ended_at IS NOT NULL)
+SELECT id FROM d`;
 
 /**
  * A chunk of what waits for a durable, in the order of ids; of a type alone, unless another of its patterns covers the
