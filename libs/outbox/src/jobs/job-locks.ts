@@ -8,6 +8,8 @@ import { jobLockKey } from '../tables/schema/schema-name.js';
  */
 export class JobLocks {
   private readonly held = new Set<string>();
+  /** Asked for, and not answered yet: asked for twice it would be granted twice. */
+  private readonly asked = new Set<string>();
   private losses = 0;
 
   constructor(
@@ -19,20 +21,15 @@ export class JobLocks {
     return this.held.has(job);
   }
 
-  /** False when another session has it. */
+  /** False when another session has it, and when somebody here has it or asks for it. */
   async take(job: string): Promise<boolean> {
-    if (this.held.has(job)) return false;
-    const { losses } = this;
-    const [{ rows }] = await this.connection.run(this.database.jobs.lock(jobLockKey(job)));
-    if (rows[0]?.got !== true) return false;
-    if (this.losses === losses) {
-      this.held.add(job);
-      return true;
+    if (this.held.has(job) || this.asked.has(job)) return false;
+    this.asked.add(job);
+    try {
+      return await this.ask(job);
+    } finally {
+      this.asked.delete(job);
     }
-    // A connection was lost meanwhile, perhaps the one that answered: its answer and its end can arrive together. Then
-    // nobody would hear again that the lock is gone; and if it was granted on the next one, it must not stay there.
-    await this.connection.run(this.database.jobs.unlock(jobLockKey(job)));
-    return false;
   }
 
   /**
@@ -41,8 +38,10 @@ export class JobLocks {
    */
   async isFree(job: string): Promise<boolean> {
     if (this.held.has(job)) return false;
+    const { losses } = this;
     const [{ rows }] = await this.connection.run(this.database.jobs.free(jobLockKey(job)));
-    return rows[0]?.free === true;
+    // What was seen over a connection that is lost by now says nothing: its holder may have been cut off with it.
+    return rows[0]?.free === true && this.losses === losses;
   }
 
   async release(job: string): Promise<void> {
@@ -56,5 +55,19 @@ export class JobLocks {
     const lost = [...this.held];
     this.held.clear();
     return lost;
+  }
+
+  private async ask(job: string): Promise<boolean> {
+    const { losses } = this;
+    const [{ rows }] = await this.connection.run(this.database.jobs.lock(jobLockKey(job)));
+    if (rows[0]?.got !== true) return false;
+    if (this.losses === losses) {
+      this.held.add(job);
+      return true;
+    }
+    // A connection was lost meanwhile, perhaps the one that answered: its answer and its end can arrive together. Then
+    // nobody would hear again that the lock is gone; and if it was granted on the next one, it must not stay there.
+    await this.connection.run(this.database.jobs.unlock(jobLockKey(job)));
+    return false;
   }
 }
