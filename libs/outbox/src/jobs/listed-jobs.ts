@@ -61,8 +61,8 @@ export class ListedJobs {
   }
 
   private addInterval(name: string, everyMs: number): void {
-    // A real timer, because a registry's users clear it; it does no more than let the scheduler look.
-    const timer = setInterval(this.wake, Math.min(everyMs, longestTimerMs));
+    // A real timer, because a registry's users clear it. It does nothing: the scheduler wakes by itself.
+    const timer = setInterval(() => {}, Math.min(everyMs, longestTimerMs));
     timer.unref();
     this.timers.set(name, timer);
     this.registry.addInterval(name, timer);
