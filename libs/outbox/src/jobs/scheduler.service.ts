@@ -162,7 +162,7 @@ export class SchedulerService extends BackgroundService {
       case 'unfinished': {
         const attempt = { ...step, job: entry.definition.name };
         if (row.worker === null || row.worker !== this.parts.identity.number)
-          return this.unfinished.look(entry, attempt, lookEveryMs);
+          return this.unfinished.look(entry, attempt, this.untilNext(entry, row.now));
         await this.starter.putBack(attempt);
         return 0;
       }
@@ -171,8 +171,13 @@ export class SchedulerService extends BackgroundService {
         return step.next - row.now;
       case 'retry':
         await this.starter.takeUp(entry, { ...step, job: entry.definition.name }, true);
-        return lookEveryMs;
+        return this.untilNext(entry, row.now);
     }
+  }
+
+  /** Whoever runs a job may stop after this run: the next slot is everybody's. */
+  private untilNext({ definition }: Entry, now: number): number {
+    return Math.min(lookEveryMs, definition.schedule.next(now) - now);
   }
 
   private considerParallel(entry: Entry, now: number): number {

@@ -19,17 +19,17 @@ export class Unfinished {
     private readonly log: Log,
   ) {}
 
-  /** Looks at one, takes it up when it has been free for long enough; the milliseconds until the next look. */
-  async look(entry: Entry, attempt: JobAttempt, lookEveryMs: number): Promise<number> {
+  /** Looks at one, takes it up when it has been free for long enough; the milliseconds until the next look, `elseMs` unless it is free. */
+  async look(entry: Entry, attempt: JobAttempt, elseMs: number): Promise<number> {
     const since = sameAttempt(entry.free, attempt) ? entry.free?.since : undefined;
     if (since !== undefined && performance.now() - since >= confirmMs) {
       delete entry.free;
       await this.adopt(entry, attempt);
-      return lookEveryMs;
+      return elseMs;
     }
     if (!(await this.locks.isFree(attempt.job))) {
       delete entry.free;
-      return lookEveryMs;
+      return elseMs;
     }
     entry.free = { ...attempt, since: since ?? performance.now() };
     return confirmMs - (performance.now() - entry.free.since);
