@@ -49,7 +49,8 @@ const server = {
 const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed', 'tenants'];
 
 module.exports = {
-  maxWorkers: 2,
+  // On two cores: most tests wait for a server, a timer or another process most of the time.
+  maxWorkers: 4,
   testTimeout: 60_000,
   projects: [
     {
