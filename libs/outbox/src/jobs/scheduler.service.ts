@@ -36,7 +36,10 @@ const lastMs = 1_000;
  * | the process, in the method | an unfinished slot with a free lock | another's look, when it has been free for 2.5 s: next attempt, up to `retries` |
  * | the lock's connection alone | the method runs, the lock is free | this process takes it again; a worker that lives is waited for |
  * | between the end and its record | as in the method: the slot is run once more | the same; finished tenants are not run again |
+ * | the answer to the row's update | a slot that nobody runs | this process puts it back, uncharged |
+ * | a stop, and the method does not end | the method runs on and keeps its lock | the end of the process; the slot is uncharged |
  * | a paused process | its session and its lock live on | nobody: that is what "exactly one" costs; health shows it |
+ * | a paused process, and then its sessions | it knows of nothing; the slot is taken up | when it wakes its signal aborts: for that moment two run. Tenants are not begun again |
  */
 export class SchedulerService extends BackgroundService {
   private entries: readonly Entry[] = [];
