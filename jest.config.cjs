@@ -50,7 +50,7 @@ const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed'
 
 module.exports = {
   // On two cores: most tests wait for a server, a timer or another process most of the time.
-  maxWorkers: 4,
+  maxWorkers: 3,
   testTimeout: 60_000,
   projects: [
     {

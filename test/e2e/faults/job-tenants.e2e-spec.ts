@@ -61,7 +61,7 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
     expect(last).toEqual({ attempt, outcome: 'failed' });
     expect(error).toContain(`AggregateError: job 'test.renew'`);
     expect(error).toContain(`${failing.length} of ${tenants} tenants failed`);
-    const named = [...error.matchAll(/tenant '(t\d+)'/g)].map(([, tenant]) => tenant);
+    const named = [...(error.split('\n')[0] ?? '').matchAll(/tenant '(t\d+)'/g)].map(([, tenant]) => tenant);
     expect(named).toEqual(failing);
     expect(await site.witness.value('SELECT count(DISTINCT tenant)::int FROM runs')).toBe(tenants);
   }

@@ -69,6 +69,7 @@ async function once(parts: JobTransactionParts, piece: Piece, last: boolean): Pr
     if (!row?.claimed) {
       await aside(transaction.commitClaim());
       clean = true;
+      if (typeof row?.failed === 'string') throw new Error(row.failed.split('\n')[0]);
       return false;
     }
     const failure = (await workOf(parts, piece, transaction)) ?? (await commitOf(piece, transaction));

@@ -9,6 +9,8 @@ export interface TenantKey extends Pick<JobAttempt, 'job' | 'slot'> {
 
 export interface TenantClaimRow {
   readonly claimed: boolean;
+  /** Of one that was run before: what it failed with. */
+  readonly failed?: string | null;
   readonly pid: number;
 }
 
@@ -54,7 +56,7 @@ const slot = "(timestamptz 'epoch' + $2::bigint * interval '1 millisecond')";
 
 const enterSql = `SELECT true AS claimed, pg_backend_pid() AS pid, set_config('app.tenant_id', $1::text, true) AS tenant`;
 
-const claimSql = `SELECT claimed, pid FROM outbox.claim_tenant($1::text, ${slot}, $3::smallint, $4::text)`;
+const claimSql = `SELECT claimed, pid, failed FROM outbox.claim_tenant($1::text, ${slot}, $3::smallint, $4::text)`;
 
 const verdictsSql = `
 SELECT tenant, error FROM outbox.job_tenants WHERE job = $1::text AND slot = ${slot} AND part = $3::smallint`;

@@ -27,7 +27,7 @@ CREATE TABLE outbox.job_tenants (job text NOT NULL, slot timestamptz NOT NULL, p
 
 -- The claim of one tenant of one slot, in the tenant's own transaction; as outbox.claim_0 to claim_9 are for deliveries.
 -- A slot that is over has no marks any more: a process that was paused and has not heard of it would begin anew.
-CREATE FUNCTION outbox.claim_tenant(j text, s timestamptz, p smallint, t text, OUT claimed boolean, OUT pid int)
+CREATE FUNCTION outbox.claim_tenant(j text, s timestamptz, p smallint, t text, OUT claimed boolean, OUT pid int, OUT failed text)
 LANGUAGE plpgsql SET lock_timeout = '300ms' SET enable_seqscan = off AS $$
 BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'on', true); END IF;
@@ -35,6 +35,8 @@ BEGIN
   INSERT INTO outbox.job_tenants (job, slot, part, tenant) SELECT j, s, p, t FROM outbox.job_state o WHERE o.job = j AND o.running_slot = s
   ON CONFLICT DO NOTHING;
   claimed := FOUND;
+  -- Also a mark of our own whose commit was not answered: run already is not run well.
+  IF NOT claimed THEN SELECT x.error INTO failed FROM outbox.job_tenants x WHERE x.job = j AND x.slot = s AND x.part = p AND x.tenant = t; END IF;
   PERFORM set_config('app.tenant_id', t, true);
 END $$;
 
