@@ -61,10 +61,12 @@ export class Notifier {
       await this.connection.run(...news.map(([each, ageMs]) => this.database.notify(`${each} ${Math.ceil(ageMs)}`)));
       this.sentAt = performance.now();
     } catch (error) {
-      this.throttled.warn(
-        'notify',
-        `others were not told of new work, their poll finds it: ${(error as Error).message}`,
-      );
+      // A stop closes the connection under what is being told.
+      if (this.open)
+        this.throttled.warn(
+          'notify',
+          `others were not told of new work, their poll finds it: ${(error as Error).message}`,
+        );
       // A connection that is refused again and again is not asked for at every commit.
       this.sentAt = performance.now() + jittered(1_000);
     }
