@@ -1,5 +1,6 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type { JobContext } from 'nestjs-outbox';
-import { eventually } from '../../support/eventually.js';
+import { eventually, gate } from '../../support/eventually.js';
 import { job, useStage } from '../../support/stage.js';
 import { TcpProxy } from '../../support/tcp-proxy.js';
 
@@ -42,4 +43,39 @@ describe('an answer to the scheduler that is lost on its way', () => {
       expect(app.log.matching(/given up|which is somebody else/)).toEqual([]);
     },
   );
+});
+
+describe('an attempt that ends after the scheduler has read its row', () => {
+  const stage = useStage();
+
+  it('is not taken for one that was never begun: the next one is the second', async () => {
+    const proxy = await TcpProxy.before(stage.database.url);
+    const end = gate();
+    const attempts: number[] = [];
+    const hears = async ({ attempt, signal }: JobContext) => {
+      attempts.push(attempt);
+      if (attempts.length > 1) return;
+      await end.passed;
+      throw signal.reason;
+    };
+    const app = await stage.boot({
+      outbox: { infrastructure: { url: proxy.url } },
+      // The first in the list is due in every turn, and the turn waits for it.
+      providers: [job('test.often', { every: '100ms' }, () => {}), job('test.hears', '* * * * * *', hears)],
+    });
+    await eventually('it has begun', () => attempts.length === 1);
+    proxy.holdAnswersTo('outbox_job_lock_');
+    await stage.database.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'nestjs-outbox jobs'`,
+    );
+    await eventually('the scheduler is back, and waits', () => proxy.holds);
+    end.open();
+    await pause(300);
+    proxy.letGo();
+    await eventually('it is taken up', () => attempts.length > 1);
+    await app.close();
+    await proxy.close();
+    expect(attempts.slice(0, 2)).toEqual([1, 2]);
+  });
 });

@@ -41,10 +41,9 @@ export class JobStarter {
     await this.begin(entry, start, this.jobs.takeUp(start, failed));
   }
 
-  /** An attempt that this process began in the row alone: the answer was lost, and no method with it. It counts for nothing. */
-  async putBack(attempt: JobAttempt): Promise<void> {
-    const why = 'it was not begun: the connection was lost';
-    await this.parts.connection.run(this.jobs.again(attempt, 'interrupted', why, null, false));
+  /** An attempt that this worker began in the row alone: the answer was lost, and no method with it. It counts for nothing. */
+  async putBack(attempt: JobAttempt, worker: number): Promise<void> {
+    await this.parts.connection.run(this.jobs.putBack(attempt, worker));
   }
 
   /** No more attempts at a slot that was left unfinished. */

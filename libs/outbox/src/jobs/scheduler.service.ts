@@ -166,7 +166,7 @@ export class SchedulerService extends BackgroundService {
         const attempt = { ...step, job: entry.definition.name };
         if (row.worker === null || row.worker !== this.parts.identity.number)
           return this.unfinished.look(entry, attempt, this.untilNext(entry, row.now));
-        await this.starter.putBack(attempt);
+        await this.starter.putBack(attempt, row.worker);
         return 0;
       }
       case 'tick':

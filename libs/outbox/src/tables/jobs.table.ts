@@ -52,6 +52,7 @@ export class JobsTable {
   private readonly giveUpStatement: Statement<{ job: string }>;
   private readonly finishStatement: Statement<{ job: string }>;
   private readonly againStatement: Statement<{ job: string }>;
+  private readonly putBackStatement: Statement<{ job: string }>;
   private readonly noteStatement: Statement;
 
   constructor(schema: string, keys: LockKeys) {
@@ -67,6 +68,7 @@ export class JobsTable {
     this.giveUpStatement = statement('job_give_up', bind(giveUpSql));
     this.finishStatement = statement('job_finish', bind(finishSql));
     this.againStatement = statement('job_again', bind(againSql));
+    this.putBackStatement = statement('job_put_back', bind(putBackSql));
     this.noteStatement = statement('job_note', bind(noteSql));
   }
 
@@ -104,6 +106,11 @@ export class JobsTable {
     charged: boolean,
   ): Bound<{ job: string }> {
     return this.againStatement(job, slot, attempt, outcome, error, delay, yes(charged));
+  }
+
+  /** Undoes the begin of an attempt that this worker holds and does not run. */
+  putBack({ job, slot, attempt }: JobAttempt, worker: number): Bound<{ job: string }> {
+    return this.putBackStatement(job, slot, attempt, worker);
   }
 
   /** The last state of a job that runs everywhere. Parameters beside it: how long the run took, as an interval. */
@@ -202,6 +209,13 @@ WITH t AS (UPDATE outbox.job_state SET retry_at = clock_timestamp() + $6::interv
   WHERE job = $1::text AND running_slot = ${instant('$2')} AND attempt = $3::int AND retry_at IS NULL RETURNING job),
 r AS (UPDATE outbox.job_runs r SET outcome = $4::text, finished_at = clock_timestamp(), error = $5::text FROM t
   WHERE r.job = t.job AND r.slot = ${instant('$2')} AND r.attempt = $3::int)
+SELECT job FROM t`;
+
+/** The worker is asked for: its attempt may have ended since the row was read, and then the row is nobody's or gone. Parameters: job, slot, attempt, worker. */
+const putBackSql = `
+WITH t AS (UPDATE outbox.job_state SET attempt = attempt - 1, worker = NULL
+  WHERE job = $1::text AND running_slot = ${instant('$2')} AND attempt = $3::int AND worker = $4::int AND retry_at IS NULL RETURNING job),
+r AS (DELETE FROM outbox.job_runs r USING t WHERE r.job = t.job AND r.slot = ${instant('$2')} AND r.attempt = $3::int AND r.finished_at IS NULL)
 SELECT job FROM t`;
 
 /** Parameters: job, slot, outcome, error, how long it took. */
