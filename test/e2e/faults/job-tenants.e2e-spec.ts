@@ -11,6 +11,8 @@ const failEvery = 20;
 const failing = Array.from({ length: tenants / failEvery }, (_, n) => `t${n * failEvery}`);
 const concurrency = 4;
 const yearly = '0 0 1 1 *';
+/** Long enough for all of them together that a dozen connections can be ended meanwhile. */
+const slowMs = 12;
 
 const renew: JobTask = {
   name: 'test.renew',
@@ -29,7 +31,7 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
 
   afterEach(() => site?.close());
 
-  const start = () => site.process([renew], { TENANTS: String(tenants) });
+  const start = (ms = 0) => site.process([{ ...renew, ms }], { TENANTS: String(tenants) });
   const effects = () => site.database.value<number>('SELECT count(*)::int FROM effects');
   const runs = () =>
     site.database.query<{ attempt: number; outcome: string | null; error: string }>(
@@ -86,7 +88,7 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
 
   it('connections of tenants ended at random: each is committed once, and one error names those that fail', async () => {
     let done = false;
-    await start();
+    await start(slowMs);
     await eventually('it runs', async () => (await effects()) > 0);
     const disturbance = disturb(() => done);
     await ended(1);
@@ -97,8 +99,8 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
 
   it('killed half-way, connections ended at random: each is committed once all the same', async () => {
     let done = false;
-    const first = await start();
-    await start();
+    const first = await start(slowMs);
+    await start(slowMs);
     await eventually('it runs', async () => (await effects()) > 0);
     const disturbance = disturb(() => done);
     await eventually('half of them are done', async () => (await effects()) > tenants / 2);
