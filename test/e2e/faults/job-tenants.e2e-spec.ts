@@ -11,7 +11,7 @@ const failEvery = 20;
 const failing = Array.from({ length: tenants / failEvery }, (_, n) => `t${n * failEvery}`);
 const concurrency = 4;
 const yearly = '0 0 1 1 *';
-/** Long enough for all of them together that a dozen connections can be ended meanwhile. */
+/** Long enough for all of them together that a process is killed before they are done, and a dozen connections ended meanwhile. */
 const slowMs = 12;
 
 const renew: JobTask = {
@@ -31,7 +31,7 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
 
   afterEach(() => site?.close());
 
-  const start = (ms = 0) => site.process([{ ...renew, ms }], { TENANTS: String(tenants) });
+  const start = (ms: number) => site.process([{ ...renew, ms }], { TENANTS: String(tenants) });
   const effects = () => site.database.value<number>('SELECT count(*)::int FROM effects');
   const runs = () =>
     site.database.query<{ attempt: number; outcome: string | null; error: string }>(
@@ -72,8 +72,8 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
     eventually('the last attempt has ended', async () => (await runs())[attempt - 1]?.outcome, 40_000);
 
   it('killed half-way: each is committed once, each failing one is run once, and one error names them all', async () => {
-    const first = await start();
-    const second = await start();
+    const first = await start(slowMs);
+    const second = await start(slowMs);
     await eventually('half of them are done', async () => (await effects()) > tenants / 2);
     await first.kill();
     await ended(2);
