@@ -176,7 +176,8 @@ WHERE j.running OR j.lost IS NOT NULL OR j.failed IS NOT NULL ORDER BY j.for_ms 
 /**
  * Who keeps dead rows of this database from being removed: the oldest of all snapshots, by transactions and not by
  * time, since that is what vacuum goes by. Sessions in other databases do not count; senders to standbys, which are in
- * none, do, with the snapshot of a query there; a running VACUUM does not. Of a slot's two horizons `catalog_xmin` keeps
+ * none, do, with the snapshot of a query there; a running VACUUM does not, nor does the server's own autovacuum, which
+ * bears no role. Of a slot's two horizons `catalog_xmin` keeps
  * no rows of ours. A running transaction is in the snapshot of everybody who came after it, and all of them look as old
  * as it is: the one whose own number it is goes first.
  */
@@ -185,7 +186,7 @@ SELECT kind, pid, application, role, state, name, transactions, ${milliseconds('
   SELECT CASE WHEN a.datid IS NULL THEN 'standby' ELSE 'session' END AS kind, a.pid, a.application_name AS application, a.usename::text AS role, a.state, NULL::text AS name,
       greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions, a.xact_start AS since,
       coalesce(age(a.backend_xid) >= age(a.backend_xmin), a.backend_xid IS NOT NULL) AS own
-    FROM pg_stat_activity a WHERE (a.datname = current_database() OR a.datid IS NULL) AND a.pid <> pg_backend_pid() AND a.leader_pid IS NULL
+    FROM pg_stat_activity a WHERE (a.datname = current_database() AND a.usesysid IS NOT NULL OR a.datid IS NULL) AND a.pid <> pg_backend_pid() AND a.leader_pid IS NULL
       AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL) AND a.pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum v)
   UNION ALL SELECT 'prepared transaction', NULL, NULL, p.owner::text, NULL, p.gid, age(p.transaction), p.prepared, true
     FROM pg_prepared_xacts p WHERE p.database = current_database()
