@@ -25,6 +25,7 @@ export function intervalSchedule(everyMs: number): Schedule {
 }
 
 const stepMs = 1_000;
+const yearMs = 366 * 24 * 3_600_000;
 
 /**
  * A cron expression of five fields, six with seconds, or a preset such as `@daily`, in a time zone. Its slots are the
@@ -95,11 +96,14 @@ function byHalves(next: (after: number) => number): Schedule['latest'] {
   };
 }
 
-/** The shortest time between slots among the next few; a job that ticks more than once a minute keeps no history. */
+/**
+ * The shortest time between slots among the next few of a year; a job that ticks more than once a minute keeps no
+ * history. Not further: of what comes on 29 February the third slot is more than 8 years ahead, and `next` throws.
+ */
 export function shortestGap(schedule: Schedule, from: number): number {
   let slot = schedule.next(from);
   let shortest = Number.POSITIVE_INFINITY;
-  for (let i = 0; i < 5; i++) {
+  for (let i = 0; i < 5 && slot - from < yearMs; i++) {
     const following = schedule.next(slot);
     shortest = Math.min(shortest, following - slot);
     slot = following;
