@@ -483,9 +483,9 @@ describe('slots in general', () => {
       const now = at('2026-10-25T12:00:00.400Z');
       const runs = Array.from({ length: 9 }, () => {
         schedule.next(0);
-        const began = performance.now();
+        const before = process.cpuUsage();
         expect(schedule.latest(now - day, now)).toBe(at('2026-10-25T12:00:00Z'));
-        return performance.now() - began;
+        return process.cpuUsage(before).user / 1_000;
       });
       return runs.sort((a, b) => a - b)[4] ?? Number.POSITIVE_INFINITY;
     });
