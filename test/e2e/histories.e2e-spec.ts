@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import type { OutgoingEvent, Published } from 'nestjs-outbox';
 import type { EntityManager } from 'typeorm';
+import { forAll } from '../support/for-all.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -168,8 +169,9 @@ describe('whatever is published, nested, undone and repeated: the outbox holds w
   };
 
   it('one after the other: exactly what a model says, ids and duplicates included', async () => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(transaction, { minLength: 1, maxLength: 6 }), async (history) => {
+    await forAll(
+      fc.array(transaction, { minLength: 1, maxLength: 6 }),
+      async (history) => {
         const run = ++runs;
         const model = new Model();
         for (const { steps, undone } of history) {
@@ -183,16 +185,17 @@ describe('whatever is published, nested, undone and repeated: the outbox holds w
           if (undone) undo();
         }
         expect(await storedOf(run)).toEqual(model.ids);
-      }),
-      { numRuns: 300, interruptAfterTimeLimit: 25_000 },
+      },
+      { runs: 300, withinMs: 25_000 },
     );
     await everyEventIsHandledOnce();
   });
 
   it('several at once: no error, one event for a key, and every answer of a committed caller names it', async () => {
     const caller = fc.record({ many: fc.array(one, { minLength: 1, maxLength: 10 }), undone: fc.boolean() });
-    await fc.assert(
-      fc.asyncProperty(fc.array(caller, { minLength: 2, maxLength: 6 }), async (callers) => {
+    await forAll(
+      fc.array(caller, { minLength: 2, maxLength: 6 }),
+      async (callers) => {
         const run = ++runs;
         const answers = await Promise.all(
           callers.map(async ({ many, undone }) => {
@@ -213,8 +216,8 @@ describe('whatever is published, nested, undone and repeated: the outbox holds w
           if (key === undefined) continue;
           expect(fresh.filter((published) => published.key === key).map((published) => published.id)).toEqual([id]);
         }
-      }),
-      { numRuns: 200, interruptAfterTimeLimit: 15_000 },
+      },
+      { runs: 200, withinMs: 15_000 },
     );
     await everyEventIsHandledOnce();
   });

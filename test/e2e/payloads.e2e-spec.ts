@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import type { InvalidEventError, OutboxEvent, OutgoingEvent, Published } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
+import { forAll } from '../support/for-all.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -454,9 +455,10 @@ describe('whatever JSON can hold comes back deeply equal', () => {
     ['fast-check’s own', fc.jsonValue({ maxDepth: 8 }), 150],
     ['with any text', fc.jsonValue({ stringUnit: 'binary' }), 150],
     ['big, tiny, deep and oddly named', value, 300],
-  ])('%s', async (_, arbitrary: fc.Arbitrary<unknown>, numRuns) => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(arbitrary.filter(holdable), { minLength: 1, maxLength: 8 }), async (payloads) => {
+  ])('%s', async (_, arbitrary: fc.Arbitrary<unknown>, runs) => {
+    await forAll(
+      fc.array(arbitrary.filter(holdable), { minLength: 1, maxLength: 8 }),
+      async (payloads) => {
         const events = payloads.map((payload) => ({ event, payload }));
         // JSON.parse of JSON.stringify: -0 becomes 0, and an object without prototype gets one.
         await ledger.publishMany(app, events, true);
@@ -464,8 +466,8 @@ describe('whatever JSON can hold comes back deeply equal', () => {
         await app.dataSource.transaction(async () => {
           ledger.expect(await app.publisher.publish(event, first), { payload: JSON.parse(JSON.stringify(first)) });
         });
-      }),
-      { numRuns, interruptAfterTimeLimit: 15_000 },
+      },
+      { runs, withinMs: 15_000 },
     );
     await ledger.everythingArrived();
   });

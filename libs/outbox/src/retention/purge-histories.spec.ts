@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { DataSource } from 'typeorm';
+import { forAll } from '../../../../test/support/for-all.js';
 import { Past } from '../../../../test/support/past.js';
 import { CapturedLog } from '../../../../test/support/test-app.js';
 import { createDatabase, type TestDatabase } from '../../../../test/support/test-database.js';
@@ -422,41 +423,38 @@ describe('whatever happens around a purge', () => {
   };
 
   it('nothing unfinished is removed, nothing that was handled can be claimed again, and every event that exists has its marks', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.boolean(),
-        fc.array(step, { minLength: 10, maxLength: 30, size: 'max' }),
-        async (held, steps) => {
-          free.splice(0, free.length, ...sessions);
-          for (const table of [
-            'outbox.events',
-            'outbox.handled',
-            'outbox.attempts',
-            'outbox.queue',
-            'outbox.deliveries',
-            'outbox.dead_letters',
-            'outbox.durable_types',
-            'effects',
-          ])
-            await database.query(`DELETE FROM ${table}`);
-          await database.query(
-            `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES ($1, $3, $3, '-infinity'), ($2, $3, $3, '-infinity')`,
-            [ledger, mail, type],
-          );
-          const history = new History();
-          try {
-            for (const step of held ? [...heldOpen, ...steps] : steps) {
-              await history.play(step);
-              await history.check();
-            }
-            await history.finish();
-          } finally {
-            // After a failure a transaction may be open, and the next history of a shrink needs the sessions.
-            for (const session of sessions) await session.run(rollback).catch(() => {});
+    await forAll(
+      fc.tuple(fc.boolean(), fc.array(step, { minLength: 10, maxLength: 30, size: 'max' })),
+      async ([held, steps]) => {
+        free.splice(0, free.length, ...sessions);
+        for (const table of [
+          'outbox.events',
+          'outbox.handled',
+          'outbox.attempts',
+          'outbox.queue',
+          'outbox.deliveries',
+          'outbox.dead_letters',
+          'outbox.durable_types',
+          'effects',
+        ])
+          await database.query(`DELETE FROM ${table}`);
+        await database.query(
+          `INSERT INTO outbox.durable_types (durable, pattern, matcher, since) VALUES ($1, $3, $3, '-infinity'), ($2, $3, $3, '-infinity')`,
+          [ledger, mail, type],
+        );
+        const history = new History();
+        try {
+          for (const step of held ? [...heldOpen, ...steps] : steps) {
+            await history.play(step);
+            await history.check();
           }
-        },
-      ),
-      { numRuns: 500, interruptAfterTimeLimit: 25_000 },
+          await history.finish();
+        } finally {
+          // After a failure a transaction may be open, and the next history of a shrink needs the sessions.
+          for (const session of sessions) await session.run(rollback).catch(() => {});
+        }
+      },
+      { runs: 500, withinMs: 25_000 },
     );
     // The histories were worth their name.
     expect(Object.entries(seen).filter(([, n]) => n === 0)).toEqual([]);
