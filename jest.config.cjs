@@ -51,7 +51,8 @@ const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed'
 module.exports = {
   // On two cores: most tests wait for a server, a timer or another process most of the time.
   maxWorkers: 3,
-  testTimeout: 60_000,
+  // A test ends when it has seen what it waits for; this is for a busy machine, and for tests that hang.
+  testTimeout: 120_000,
   projects: [
     {
       ...shared,

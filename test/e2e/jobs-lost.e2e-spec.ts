@@ -82,7 +82,7 @@ describe('in a job, a connection that is lost', () => {
     });
     await tickNow(stage, app, 'test.lost');
     await overOf(stage, 'test.lost');
-  }, 60_000);
+  });
 
   afterAll(() => proxy.close());
 

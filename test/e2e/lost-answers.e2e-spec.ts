@@ -50,7 +50,7 @@ describe('an answer that is lost on its way, after the server has leased rows to
       await stage.drained();
       expect(await stage.database.value('SELECT count(*)::int FROM outbox.deliveries WHERE interruptions > 0')).toBe(0);
       await app.close();
-    }, 60_000);
+    });
 
   /** Loses answers until one of them had leased a row. */
   async function loseLeasing(app: Awaited<ReturnType<typeof boot>>, statement: string): Promise<void> {

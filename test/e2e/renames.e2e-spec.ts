@@ -62,6 +62,6 @@ describe('a command that was renamed before its worker first came', () => {
     await stage.settled();
     await relay.close();
     await stage.boot({ manifest: { accepts: [New] }, providers: [subscriber(New as never, 'letters', effect)] });
-    await eventually('it is handled', () => stage.database.value<boolean>('SELECT count(*) = 1 FROM effects'), 6_000);
+    await eventually('it is handled', () => stage.database.value<boolean>('SELECT count(*) = 1 FROM effects'));
   });
 });

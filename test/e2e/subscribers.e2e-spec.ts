@@ -36,7 +36,7 @@ describe("TypeORM's subscribers hear of a handler's transaction as of any other"
   beforeAll(async () => {
     database = await createDatabase();
     const manifest = { emits: ['test.work.asked', 'test.work.done'] };
-    app = await bootApp({ url: database.url, providers: [Echo], manifest, outbox: { relay: { poll: '20s' } } });
+    app = await bootApp({ url: database.url, providers: [Echo], manifest, outbox: { relay: { poll: '90s' } } });
     app.dataSource.subscribers.unshift(subscriber as EntitySubscriberInterface);
   });
 
@@ -57,7 +57,7 @@ describe("TypeORM's subscribers hear of a handler's transaction as of any other"
 
   it('before and after the commit, and what a handler published wakes the relay', async () => {
     await app.publisher.publishNow('test.work.asked', {});
-    // Polls are 20 s apart: only the wake-up after the proved commit brings the second event here in time.
+    // Polls are 90 s apart: only the wake-up after the proved commit brings the second event here in time.
     await handled(2);
     await eventually('both commits are told', () => heard.filter((h) => h === 'after commit').length >= 2);
     expect(heard.slice(0, 2)).toEqual(['before commit', 'after commit']);

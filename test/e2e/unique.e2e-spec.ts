@@ -469,10 +469,8 @@ describe('a duplicate wakes nobody', () => {
         { event, payload: {}, unique: 'twice' },
       ]),
     );
-    await eventually(
-      'its effect, long before the poll',
-      () => stage.database.value('SELECT count(*)::int FROM effects WHERE event_id = $1', [fresh?.id]),
-      10_000,
+    await eventually('its effect, long before the poll', () =>
+      stage.database.value('SELECT count(*)::int FROM effects WHERE event_id = $1', [fresh?.id]),
     );
   });
 });

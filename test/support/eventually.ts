@@ -1,13 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 /**
+ * No promise of anybody's, only the patience of the tests on a busy machine. Shorter than what mends everything in the end:
+ * after 20 s schedules are registered again, after 30 s a delivery of a foreign type comes back.
+ */
+const patienceMs = 19_000;
+
+/**
  * Waits until `look` returns something truthy and returns it; throws with what it saw last after `withinMs`. For
- * conditions in another process or in the database, where there is no signal to wait for.
+ * conditions in another process or in the database, where there is no signal to wait for. What is promised within a time
+ * says so; everything else is given the same patience.
  */
 export async function eventually<T>(
   what: string,
   look: () => T | Promise<T>,
-  withinMs = 15_000,
+  withinMs = patienceMs,
 ): Promise<Exclude<T, undefined | null | false | 0 | ''>> {
   const end = performance.now() + withinMs;
   let seen: unknown;

@@ -11,6 +11,9 @@ export interface WorkerReport {
   readonly text?: string;
 }
 
+/** A process that starts beside others on a busy machine. */
+const startMs = 60_000;
+
 /** A whole worker process (see worker-main.ts and job-main.ts), to be killed, paused and replaced. */
 export class WorkerProcess {
   readonly reports: WorkerReport[] = [];
@@ -39,10 +42,9 @@ export class WorkerProcess {
 
   /** Resolves when its app has started. */
   async ready(): Promise<void> {
-    await eventually('the worker process is ready', () => {
-      if (!this.running) throw new Error(`it exited with ${this.child.exitCode}: ${this.noise.join('')}`);
-      return this.said({ kind: 'ready' });
-    });
+    const upOrGone = () => !this.running || this.said({ kind: 'ready' });
+    await eventually('the worker process is ready', upOrGone, startMs);
+    if (!this.running) throw new Error(`it exited with ${this.child.exitCode}: ${this.noise.join('')}`);
   }
 
   /** Whether it has reported this, or logged a line that matches. */
