@@ -82,10 +82,13 @@ describe('a job that throws', () => {
     });
     for (const { name } of jobs) await tickNow(stage, app, name);
     await eventually('all have run twice', () => jobs.every(({ began }) => began.length === 2));
+    // What a machine takes for all of them once, it may take again.
+    const firsts = jobs.map(({ began }) => began[0] ?? 0);
+    const once = Math.max(...firsts) - Math.min(...firsts);
     for (const { began } of jobs) {
       const after = (began[1] ?? 0) - (began[0] ?? 0);
       expect(after).toBeGreaterThan(1_750);
-      expect(after).toBeLessThan(4_000);
+      expect(after).toBeLessThan(4_000 + 2 * once);
     }
   });
 

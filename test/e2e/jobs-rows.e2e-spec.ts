@@ -161,6 +161,7 @@ describe('the rows of ctx.each', () => {
       }
     }
     const run = async ({ each, signal }: JobContext): Promise<void> => {
+      // Before the time is over, three rows are done and the fourth has begun.
       const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
       reason = (await reasonOf(
         each(many(), async (row, context) => {
@@ -172,7 +173,7 @@ describe('the rows of ctx.each', () => {
       )) as AggregateError;
       throw reason;
     };
-    const app = await stage.boot({ providers: [job('test.ends', yearly, run, { timeout: '300ms', retries: 0 })] });
+    const app = await stage.boot({ providers: [job('test.ends', yearly, run, { timeout: '3s', retries: 0 })] });
     await tickNow(stage, app, 'test.ends');
     const state = await overOf(stage, 'test.ends');
     await app.close();
@@ -184,7 +185,7 @@ describe('the rows of ctx.each', () => {
     expect(reason?.errors).toMatchObject([{ index: 1 }]);
     expect(reason?.cause).toMatchObject({ code: 'OUTBOX_JOB_TIMEOUT' });
     expect(state.last_error).toMatch(
-      /1 of 4 rows failed: row 1: row 1 is broken; ended after row 3: job 'test\.ends' has run for 300 ms/,
+      /1 of 4 rows failed: row 1: row 1 is broken; ended after row 3: job 'test\.ends' has run for 3000 ms/,
     );
   });
 

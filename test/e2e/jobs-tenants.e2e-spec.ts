@@ -245,7 +245,7 @@ describe('the tenants of a job', () => {
       if (tenantId === 't3' && attempt === 1)
         await new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     };
-    const providers = [job('test.timeout', yearly, run, { perTenant: {}, timeout: '400ms', retries: 1 })];
+    const providers = [job('test.timeout', yearly, run, { perTenant: {}, timeout: '4s', retries: 1 })];
     const app = await stage.boot({ outbox, providers });
     await tickNow(stage, app, 'test.timeout');
     const failed = await retryNow(stage, app, 'test.timeout');
@@ -255,7 +255,7 @@ describe('the tenants of a job', () => {
       ...['t1', ...tenants.slice(3)].map((tenant) => `${tenant} 2`),
     ]);
     expect(failed.last_error).toMatch(
-      /2 of 12 tenants failed: tenant 't1': t1 by itself; tenant 't3': job .* has run for 400 ms.*; 8 not begun: job 'test\.timeout' has run for 400 ms/,
+      /2 of 12 tenants failed: tenant 't1': t1 by itself; tenant 't3': job .* has run for 4000 ms.*; 8 not begun: job 'test\.timeout' has run for 4000 ms/,
     );
     expect(await stateOf(stage, 'test.timeout')).toMatchObject({ outcome: 'done', attempt: 2 });
     await app.close();
