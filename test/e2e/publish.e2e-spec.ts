@@ -278,11 +278,11 @@ describe('publish is part of the transaction', () => {
       );
 
     it('a delayed event is not handled before it is due', async () => {
-      const { id } = await app.publisher.publishNow(event, {}, { delay: '1s' });
+      const { id } = await app.publisher.publishNow(event, {}, { delay: '3s' });
       expect(await dueIn(id)).toBeGreaterThan(0);
       await isHandled(id);
       // By the database's clock: the mark is not older than the event's due time, which is in its id.
-      const early = `SELECT h.started_at < e.created_at + interval '1 second' FROM outbox.handled h
+      const early = `SELECT h.started_at < e.created_at + interval '3 seconds' FROM outbox.handled h
         JOIN outbox.events e ON e.id = h.event_id WHERE h.event_id = $1`;
       expect(await stage.database.value(early, [id])).toBe(false);
     });
@@ -338,19 +338,22 @@ describe('the relay is woken by the commit', () => {
   });
 
   const promptly = (id: string) =>
-    eventually(
-      `the effect of ${id}`,
-      () => stage.database.value<number>('SELECT count(*)::int FROM effects WHERE event_id = $1', [id]),
-      10_000,
+    eventually(`the effect of ${id}`, () =>
+      stage.database.value<number>('SELECT count(*)::int FROM effects WHERE event_id = $1', [id]),
     );
-  const lastPass = () =>
-    stage.database.value<Date>(`SELECT query_start FROM pg_stat_activity
-      WHERE datname = current_database() AND application_name = 'nestjs-outbox relay' AND state = 'idle'`);
+  /** Longer than between two passes of which one brought about the other. */
+  const restMs = 300;
+  const lastPass = (agoMs = 0) =>
+    stage.database.value<Date>(
+      `SELECT query_start FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'nestjs-outbox relay'
+        AND state = 'idle' AND query_start < clock_timestamp() - $1 * interval '1 ms'`,
+      [agoMs],
+    );
   /** The relay has made its first pass and waits. */
-  const relayRests = () => eventually('the first pass', lastPass);
+  const relayRests = () => eventually('the first pass', () => lastPass());
   /** A nudge is taken up within a few milliseconds; this is the one place where nothing is what is waited for. */
   async function noPass(work: () => Promise<unknown>): Promise<void> {
-    const before = await eventually('the relay rests', lastPass);
+    const before = await eventually('the relay rests', () => lastPass(restMs));
     await work();
     await pause(150);
     expect(await lastPass()).toEqual(before);
@@ -405,10 +408,8 @@ describe('the relay is woken by the commit', () => {
       outbox: { relay: { poll: '60s' }, schema: { name: 'followers', onStart: 'migrate' } },
     });
     await follower.publisher.publishNow('test.first.done', {});
-    await eventually(
-      'the follow-up',
-      () => stage.database.value(`SELECT count(*)::int FROM effects WHERE note = 'followed'`),
-      10_000,
+    await eventually('the follow-up', () =>
+      stage.database.value(`SELECT count(*)::int FROM effects WHERE note = 'followed'`),
     );
   });
 });
