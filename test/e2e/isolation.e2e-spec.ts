@@ -14,7 +14,7 @@ class Work {
     if (event.payload.sql) await context.manager.query(event.payload.sql);
   }
 
-  @Subscribe('test.hang.asked', 'hang', { timeout: '500ms', maxAttempts: 1, concurrency: 1 })
+  @Subscribe('test.hang.asked', 'hang', { timeout: '3s', maxAttempts: 1, concurrency: 1 })
   async hang(_: OutboxEvent, context: DeliveryContext): Promise<void> {
     // Ignores its signal for longer than its time limit.
     await context.manager.query('SELECT pg_sleep(30)');
@@ -65,7 +65,7 @@ describe('one bad event, tenant or handler stops nobody else', () => {
     await app.publisher.publishNow('test.hang.asked', {});
     await eventually('it hangs', () =>
       database.value(
-        "SELECT count(*)::int FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30)%' AND state = 'active' AND pid <> pg_backend_pid()",
+        "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(30)%' AND state = 'active' AND pid <> pg_backend_pid()",
       ),
     );
     await publishFor('beside', 50);

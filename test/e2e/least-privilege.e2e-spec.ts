@@ -126,7 +126,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
           from: 'beginning',
           backoff: ['50ms'],
           maxAttempts: 2,
-          timeout: '1s',
+          timeout: '3s',
         }),
         subscriber(followUp, 'receipt', effect),
       ],

@@ -36,7 +36,7 @@ describe('an event that kills the process ends too', () => {
         }
         return (await dead()).length === count;
       },
-      55_000,
+      100_000,
     );
     return deaths;
   }
@@ -91,14 +91,14 @@ describe('an event whose connection is ended each time it runs', () => {
     const site = await FaultSite.open();
     try {
       await site.database.query(
-        `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = 300', current_database()); END $$`,
+        `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = 1200', current_database()); END $$`,
       );
       const worker = await site.worker();
-      const [poison = '', ...neighbours] = await site.ask({ ms: 900 }, {}, {}, {});
+      const [poison = '', ...neighbours] = await site.ask({ ms: 3_000 }, {}, {}, {});
       await eventually(
         'the dead letter',
         () => site.database.value('SELECT count(*)::int FROM outbox.dead_letters'),
-        30_000,
+        60_000,
       );
       expect(worker.running).toBe(true);
       expect(await site.interruptions()).toEqual({ [poison]: deadFrom });
