@@ -1,6 +1,7 @@
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { JobContext, OutboxRootOptions, TenantFailedError, TenantJobContext } from 'nestjs-outbox';
 import type { EntityManager } from 'typeorm';
+import { eventually } from '../support/eventually.js';
 import { Invoice, InvoiceService, Line } from '../support/invoices.js';
 import { overOf, retryNow, runsOf, stateOf, tickNow, yearly } from '../support/jobs.js';
 import { job, useStage } from '../support/stage.js';
@@ -115,6 +116,7 @@ describe('ctx.perTenant', () => {
       providers: [job('test.beat', { every: '100ms' }, ask, { parallel: true })],
     });
     await once('test.unlisted', ask, {});
+    await eventually('the parallel one has asked', () => reasons['test.beat']);
     expect(reasons['test.beat']?.message).toMatch(/'test\.beat' is parallel: every instance would run every tenant/);
     expect(reasons['test.unlisted']?.message).toMatch(/nobody says which tenants there are: .*tenancy: \{ list/);
     await app.close();

@@ -64,7 +64,11 @@ export async function retryNow(stage: Stage, app: TestApp, job: string): Promise
     const state = await stateOf(stage, job);
     return state?.retry_at && state;
   });
-  await stage.database.query('UPDATE outbox.job_state SET retry_at = clock_timestamp() WHERE job = $1', [job]);
+  // On a slow machine it may have come by itself meanwhile.
+  await stage.database.query(
+    'UPDATE outbox.job_state SET retry_at = clock_timestamp() WHERE job = $1 AND attempt = $2 AND retry_at IS NOT NULL',
+    [job, failed.attempt],
+  );
   await registryOf(app).getCronJob(job).fireOnTick();
   await eventually(`${job} is tried again`, async () => ((await stateOf(stage, job))?.attempt ?? 0) > failed.attempt);
   return failed;
