@@ -53,12 +53,14 @@ describe('a background service', () => {
     const loop = new Loop(() => Promise.reject(new Error('broken')), [], wake);
     loop.start();
     const nudging = setInterval(() => wake.nudge(), 1);
+    const began = performance.now();
     await pause(500);
     clearInterval(nudging);
     await loop.stop();
+    const seconds = (performance.now() - began) / 1_000;
     expect(loop.turns).toBeGreaterThan(1);
     expect(loop.turns).toBeLessThan(8);
-    expect(loop.lines).toHaveLength(1);
+    expect(loop.lines.length).toBeLessThanOrEqual(1 + Math.floor(seconds));
     expect(loop.lines[0]).toContain('broken');
   });
 

@@ -51,7 +51,8 @@ describe('health, of a server that does not answer', () => {
     const reports = await Promise.all(Array.from({ length: 20 }, () => health.check()));
     const took = performance.now() - begin;
     expect(took).toBeGreaterThan(4_500);
-    expect(took).toBeLessThan(6_000);
+    // Twenty that wait for each other would take a hundred seconds; a busy machine takes a moment more than five.
+    expect(took).toBeLessThan(9_000);
     for (const report of reports)
       expect(report).toMatchObject({
         status: 'red',

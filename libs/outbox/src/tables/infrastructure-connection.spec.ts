@@ -21,5 +21,5 @@ describe('an infrastructure connection', () => {
     await connection.close();
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
-  }, 20_000);
+  });
 });
