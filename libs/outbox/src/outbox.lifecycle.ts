@@ -8,9 +8,10 @@ import type { ConsumerService } from './consume/consumer.service.js';
 import type { LateRecorder } from './consume/late-recorder.js';
 import { registerDurables } from './consume/registration.js';
 import { isServed } from './consume/served.js';
+import type { Subscription } from './consume/subscription.js';
 import type { BackgroundService } from './core/background-service.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
-import type { Transport } from './core/transport.js';
+import type { ServedDurable, Transport } from './core/transport.js';
 import { untilAnswered } from './core/until-answered.js';
 import { ListedJobs, type Registry } from './jobs/listed-jobs.js';
 import type { SchedulerService } from './jobs/scheduler.service.js';
@@ -92,10 +93,12 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    const { consumer, recorder, lock, connection, follower, context, scheduler, listener, notifier } = this.parts;
+    const { consumer, recorder, transport, lock, connection, follower, context, scheduler, listener, notifier } =
+      this.parts;
     if (this.started) {
       const { drainMs } = context.settings;
       await Promise.all([consumer.drain(drainMs), scheduler.drain(drainMs)]);
+      await transport.close();
       await recorder.close();
       await lock.resign();
       this.parts.log.log(`worker ${appName()} stopped`);
@@ -121,12 +124,24 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const durables = new Map([...registered].filter(([, { durable }]) => isServed(settings, durable)));
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);
-    await transport.start(consumer);
+    await transport.start(consumer, await untilAnswered(() => this.served(durables), waiting));
     await this.listJobs();
     for (const service of [lock, relay, taker, ...others, scheduler, listener]) service?.start();
     log.log(
       `worker ${appName()} handles ${durables.size} durable${durables.size === 1 ? '' : 's'} over ${transport.name}, ${slots} at once: ${[...durables.values()].map((s) => s.durable).join(', ') || 'none'}; it runs these jobs: ${context.jobs.all.map(({ name }) => name).join(', ')}`,
     );
+  }
+
+  private async served(durables: ReadonlyMap<number, Subscription>): Promise<ServedDurable[]> {
+    const { context, connection } = this.parts;
+    const [{ rows }] = await connection.run(context.database.durables.types([...durables.keys()]));
+    return [...durables].map(([id, { durable: name }]) => ({
+      id,
+      name,
+      types: rows
+        .filter((row) => row.durable === id)
+        .map(({ pattern, since_ms }) => ({ pattern, since: since_ms === null ? null : new Date(since_ms) })),
+    }));
   }
 
   /** Puts the jobs where Nest's tooling looks for them, and gives them to the scheduler. */

@@ -61,6 +61,11 @@ export interface OutboxOptions {
     readonly batch?: number;
     /** How often the queue and the deliveries are looked at when nobody wakes the loops. Default 1 s. */
     readonly poll?: Duration;
+    /**
+     * With a broker: how often events that it lost are looked for, and how long one may be under way before it is. One that
+     * is lost is delivered from the database after one to two of these, and a second or two. Default 30 s.
+     */
+    readonly reconcile?: Duration;
   };
   /** How long events and their marks are kept, and when what is older is looked for. The same in every process. */
   readonly retention?: {
@@ -110,7 +115,7 @@ const known: Record<string, readonly string[]> = {
   transactions: ['repositories'],
   infrastructure: ['url'],
   handlers: ['concurrency', 'only', 'except', 'maxAttempts', 'backoff', 'timeout'],
-  relay: ['batch', 'poll'],
+  relay: ['batch', 'poll', 'reconcile'],
   retention: ['after', 'schedule'],
 };
 
@@ -136,6 +141,7 @@ export class OutboxSettings {
   readonly timeoutMs: number;
   readonly relayBatch: number;
   readonly pollMs: number;
+  readonly reconcileMs: number;
   readonly retentionMs: number;
   /** As it was given: the scheduler says what is wrong with it. */
   readonly retentionSchedule: string;
@@ -173,11 +179,13 @@ export class OutboxSettings {
     this.timeoutMs = check.timer('handlers.timeout', options.handlers?.timeout, 30_000);
     this.relayBatch = check.integer('relay.batch', options.relay?.batch, 1, 5_000, 500);
     this.pollMs = check.timer('relay.poll', options.relay?.poll, 1_000);
+    this.reconcileMs = check.timer('relay.reconcile', options.relay?.reconcile, 30_000);
     this.retentionMs = check.days('retention.after', options.retention?.after, 1, 7, 7);
     this.retentionSchedule = options.retention?.schedule ?? '17 * * * *';
     this.maxEventBytes = check.integer('maxEventBytes', options.maxEventBytes, 1_024, 64 * 1024 * 1024, 512 * 1024);
     this.drainMs = check.timer('drain', options.drain, 10_000);
     this.onDeadLetter = check.callable('onDeadLetter', options.onDeadLetter);
+    for (const problem of this.transport.problems ?? []) check.add(problem);
     this.problems = check.problems;
     Object.freeze(this);
   }

@@ -6,11 +6,13 @@ import { DeadLetterAlert } from './consume/dead-letter-alert.js';
 import { DeliveryHandler } from './consume/delivery-handler.js';
 import { DeliveryRecords } from './consume/delivery-records.js';
 import { LateRecorder } from './consume/late-recorder.js';
+import { MessageIntake } from './consume/message-intake.js';
 import { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import { SubscriptionRegistry } from './consume/subscription.registry.js';
 import { Floor } from './core/floor.js';
 import { ProviderScan } from './core/provider-scan.js';
 import { type Log, ThrottledLog } from './core/throttled-log.js';
+import type { Transport } from './core/transport.js';
 import { both, type Nudge, WakeSignal } from './core/wake-signal.js';
 import { WorkerIdentity } from './core/worker-identity.js';
 import type { EventPublisher } from './events/event-publisher.js';
@@ -30,6 +32,7 @@ import type { OutboxSettings } from './outbox.options.js';
 import { BackfillService } from './recover/backfill.service.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
 import { Durables } from './recover/durables.service.js';
+import { ReconcilerService } from './recover/reconciler.service.js';
 import { SweepService } from './recover/sweep.service.js';
 import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
@@ -82,6 +85,8 @@ class Foundation {
     },
   };
   readonly wakeTaker = new WakeSignal();
+  readonly transport: Transport;
+  readonly alert: DeadLetterAlert;
   readonly commits: CommitWatcher;
   readonly follower: TransactionFollower;
   /** Shared by the taker, the sweep, the back-fill and health: short statements that take turns. */
@@ -95,6 +100,8 @@ class Foundation {
   constructor({ dataSource, settings, log }: WiringInput) {
     this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
     const { database, wakeTaker } = this;
+    this.alert = new DeadLetterAlert(settings, log);
+    this.transport = settings.transport.create({ log, installation: () => this.installation() });
     // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
     this.connection = works(settings)
       ? database.infrastructure('worker', log)
@@ -112,6 +119,13 @@ class Foundation {
     if (repositories !== 'off') new StrayGuard(this.follower, tenancy, log).watch(dataSource);
     // Over the guard, which then finds what could not be joined.
     if (repositories === 'join') new JoinedRepositories(this.follower).join(dataSource);
+  }
+
+  private async installation(): Promise<string> {
+    const [{ rows }] = await this.connection.run(this.database.reconcile.installation());
+    const [row] = rows;
+    if (!row) throw new Error('the outbox schema has no version');
+    return row.installation;
   }
 }
 
@@ -160,8 +174,8 @@ function lifecycle(
   const { settings, log } = input;
   const { database, identity, connection, wakeRelay, wakeTaker, wakeTakers, notifier, listener } = base;
   const recorder = new LateRecorder(database, identity, log);
-  const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
-  const transport = settings.transport.create();
+  const { transport } = base;
+  const consumer = consumerOf(input, base, recorder);
   const exclusive = transport.capabilities.processes === 'one';
   const providers = new ProviderScan(input.discovery);
   return new OutboxLifecycle({
@@ -185,12 +199,14 @@ function lifecycle(
       wakeRelay,
       wakeTaker,
       notifier.deliveries,
+      (letter) => base.alert.raise(letter),
       log,
     ),
     taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
       new SweepService(database, connection, consumer, identity, wakeTakers, log),
       new BackfillService(database, connection, consumer, wakeTakers, log),
+      new ReconcilerService(database, connection, transport, settings.reconcileMs, wakeTakers, log),
     ],
     listener,
     notifier,
@@ -198,6 +214,23 @@ function lifecycle(
     scheduled: input.scheduled,
     log,
   });
+}
+
+function consumerOf(input: WiringInput, base: Foundation, recorder: LateRecorder): ConsumerService {
+  const { settings, catalog, log } = input;
+  const { database, identity, wakeTaker, wakeTakers, transport } = base;
+  const intake = new MessageIntake({
+    database,
+    settings,
+    recorder,
+    identity,
+    known: catalog,
+    takers: wakeTakers,
+    throttled: new ThrottledLog(log),
+  });
+  const handler = deliveryHandler(input, base, recorder);
+  const brokered = transport.capabilities.firstDelivery === 'message';
+  return new ConsumerService(handler, recorder, identity, wakeTaker, intake, brokered, log);
 }
 
 function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerService {
@@ -222,13 +255,7 @@ function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerS
 function deliveryHandler({ settings, log }: WiringInput, base: Foundation, recorder: LateRecorder): DeliveryHandler {
   const { database, follower, commits } = base;
   const throttled = new ThrottledLog(log);
-  const records = new DeliveryRecords(
-    database,
-    new DeadLetterAlert(settings, log),
-    throttled,
-    base.wakeTaker,
-    settings.pollMs,
-  );
+  const records = new DeliveryRecords(database, base.alert, throttled, base.wakeTaker, settings.pollMs);
   return new DeliveryHandler({ database, follower, commits, recorder, records, throttled });
 }
 

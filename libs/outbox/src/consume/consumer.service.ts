@@ -1,13 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Delivery } from '../core/envelope.js';
+import type { BrokerMessage, Delivery } from '../core/envelope.js';
 import { errorText } from '../core/error-text.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
-import type { DeliveryReceiver } from '../core/transport.js';
+import type { DeliveryReceiver, IncomingMessage } from '../core/transport.js';
 import type { WakeSignal } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { DeliveryHandler, Handling } from './delivery-handler.js';
+import type { Outcome } from './handling.js';
 import { Lane } from './lane.js';
 import type { LateRecorder } from './late-recorder.js';
+import type { MessageIntake } from './message-intake.js';
 import type { Subscription } from './subscription.js';
 
 /**
@@ -15,6 +17,9 @@ import type { Subscription } from './subscription.js';
  * costs 17 to 22 % (each further row is updated once more), and is what is done when others could work on them.
  */
 const aloneRoom = 300;
+
+/** Outcomes that are recorded by and by. */
+const later: ReadonlySet<Outcome> = new Set<Outcome>(['postponed', 'interrupted', 'uncharged']);
 
 /** After an abandoned handler's connection was ended, this long for its promise to settle. */
 const abandonMs = 1_000;
@@ -41,12 +46,16 @@ export class ConsumerService implements DeliveryReceiver {
    * without a backlog must not answer for them: they always have room, and would use the nudge up.
    */
   private readonly hungry = new Set<number>();
+  private roomListener: (() => void) | undefined;
 
   constructor(
     private readonly handler: DeliveryHandler,
     private readonly recorder: LateRecorder,
     private readonly identity: WorkerIdentity,
     private readonly taker: WakeSignal,
+    private readonly intake: MessageIntake,
+    /** First deliveries are a broker's messages: what is fetched and not started is kept from everybody else's reach. */
+    private readonly brokered: boolean,
     log: Log,
   ) {
     this.throttled = new ThrottledLog(log);
@@ -73,6 +82,10 @@ export class ConsumerService implements DeliveryReceiver {
     return new Map([...this.lanes.values()].map((lane) => [lane.durable, open ? this.laneRoom(lane) : 0]));
   }
 
+  onRoom(listener: () => void): void {
+    this.roomListener = listener;
+  }
+
   /** What is leased to this process as far as it knows. */
   get held(): readonly Delivery[] {
     return [...[...this.lanes.values()].flatMap((lane) => lane.waiting), ...this.underway.values()];
@@ -85,6 +98,17 @@ export class ConsumerService implements DeliveryReceiver {
     }
     for (const delivery of deliveries) this.lanes.get(delivery.durable)?.waiting.push(delivery);
     this.pump();
+  }
+
+  receiveMessages(messages: readonly IncomingMessage[]): void {
+    void this.intake.take(messages).then((deliveries) => this.receive(deliveries));
+  }
+
+  handBack(messages: ReadonlySet<BrokerMessage>): void {
+    const back = [...this.lanes.values()].flatMap((lane) =>
+      lane.withdraw(({ message }) => !!message && messages.has(message)),
+    );
+    void this.recorder.giveBack(back).then(() => this.taker.nudge());
   }
 
   /** The taker got as much as it could ask for of these durables: it wants to know when there is room again. */
@@ -140,7 +164,7 @@ export class ConsumerService implements DeliveryReceiver {
 
   private laneRoom(lane: Lane): number {
     const slots = Math.min(this.slots, lane.subscription.concurrency ?? this.slots);
-    const most = this.identity.others === 0 ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
+    const most = this.identity.others === 0 && !this.brokered ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
     return Math.max(0, most - lane.waiting.length - lane.running);
   }
 
@@ -178,7 +202,9 @@ export class ConsumerService implements DeliveryReceiver {
 
   private async verdict(delivery: Delivery, handling: Handling): Promise<void> {
     try {
-      await handling.outcome;
+      const outcome = await handling.outcome;
+      // The others are acknowledged when what came of them is recorded, which may take longer than the outcome.
+      if (!later.has(outcome)) delivery.message?.ack();
     } catch (error) {
       this.throttled.error('handle', `handling event ${delivery.eventId} failed in the library: ${errorText(error)}`);
       await this.recorder.interrupted(delivery);
@@ -197,6 +223,7 @@ export class ConsumerService implements DeliveryReceiver {
 
   private askForMore(): void {
     if (this.state !== 'open') return;
+    this.roomListener?.();
     const hungry = [...this.lanes.values()].filter((lane) => this.hungry.has(lane.durable));
     if (!hungry.some((lane) => lane.waiting.length <= this.laneRoom(lane))) return;
     this.hungry.clear();
@@ -245,7 +272,8 @@ export class ConsumerService implements DeliveryReceiver {
   }
 
   private dropWaiting(): void {
-    this.takeWaiting();
+    // Messages were never leased under any number.
+    for (const lane of this.lanes.values()) lane.withdraw(({ message }) => !message);
     for (const durable of this.lanes.keys()) this.hungry.add(durable);
   }
 }

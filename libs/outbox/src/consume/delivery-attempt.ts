@@ -6,6 +6,7 @@ import { deadFrom } from '../tables/deliveries.table.js';
 import { bucketOf } from '../tables/schema/schema-versions.js';
 import type { Bound } from '../tables/wire/statement.js';
 import type { HandlerTransaction } from '../transactions/handler-transaction.js';
+import { adoption } from './adoption.js';
 import { type Decision, decide } from './decision.js';
 import { takeClaim } from './delivery-claim.js';
 import type { DeliveryContext } from './delivery-context.js';
@@ -164,7 +165,10 @@ export class DeliveryAttempt {
   /** `undefined` when the connection was lost on the way; the delivery has then been released. */
   private async after(record: Bound | undefined): Promise<number | undefined> {
     try {
-      const { rowCount } = await this.transaction.recordAfter(record ?? this.parts.database.nothing());
+      const { database } = this.parts;
+      const { rowCount } = await (record
+        ? this.transaction.recordAfter(...adoption(database, [this.delivery]), record)
+        : this.transaction.recordAfter(database.nothing()));
       // A nested transaction that was not awaited may still send: such a connection never goes back.
       this.clean = !this.nestedLeftOpen;
       await this.tellSubscribers('AfterTransactionRollback');

@@ -29,7 +29,8 @@ export async function takeClaim(
   delivery: Delivery,
   subscription: Subscription,
 ): Promise<ClaimResult> {
-  const claim = parts.database.handled.claim[bucketOf(delivery.eventId)];
+  const { claim: ofRow, claimMessage } = parts.database.handled;
+  const claim = (delivery.message ? claimMessage : ofRow)[bucketOf(delivery.eventId)];
   if (!claim) throw new Error(`there is no bucket ${bucketOf(delivery.eventId)}`);
   try {
     const { rows } = await transaction.begin(claim(delivery.eventId, delivery.durable, delivery.lease));
@@ -37,6 +38,7 @@ export async function takeClaim(
     if (!row || !isClaim(row)) {
       // Not leased to us any more, handled already, or the event is gone: the row (if it was ours) has done its work.
       await transaction.commitClaim();
+      if (delivery.message && row?.attempt != null && row.type === null) unknown(parts, delivery);
       return { claimed: row?.attempt == null ? 'dropped' : 'settled', clean: true };
     }
     if (subscription.covers(row.type)) return { claimed: claimedOf(delivery, row), clean: true };
@@ -44,6 +46,14 @@ export async function takeClaim(
   } catch (error) {
     return refused(parts, transaction, delivery, error);
   }
+}
+
+/** Forged, foreign, or of an event that was forgotten or never committed. */
+function unknown(parts: HandlerParts, { eventId }: Delivery): void {
+  parts.throttled.warn(
+    'unknown',
+    `a message names event ${eventId}, of which there is no row: it is acknowledged and does not run`,
+  );
 }
 
 /** A row of the claim that holds an event. */

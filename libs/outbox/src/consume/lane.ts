@@ -11,6 +11,14 @@ export class Lane {
     readonly subscription: Subscription,
   ) {}
 
+  /** Takes out what waits and answers to `which`. */
+  withdraw(which: (delivery: Delivery) => boolean): Delivery[] {
+    const out = this.waiting.filter(which);
+    const rest = this.waiting.filter((delivery) => !which(delivery));
+    this.waiting.splice(0, this.waiting.length, ...rest);
+    return out;
+  }
+
   /** Whether this durable may start one more, given the process has a slot. */
   get canStart(): boolean {
     return this.waiting.length > 0 && this.running < (this.subscription.concurrency ?? Number.POSITIVE_INFINITY);

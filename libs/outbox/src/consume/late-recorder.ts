@@ -7,6 +7,7 @@ import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import { type Bound, interval } from '../tables/wire/statement.js';
+import { adoption } from './adoption.js';
 
 /**
  * Records what came of a delivery when its own connection cannot: on a connection that is opened for it when it is first
@@ -33,37 +34,57 @@ export class LateRecorder {
     await this.connection.close();
   }
 
-  /** The number of rows changed; 0 also when the row is not this worker's any more. */
+  /**
+   * The number of rows changed; 0 also when the row is not this worker's any more. A message has no row that anybody
+   * could free: its record is tried on when the number is lost, and the message acknowledged when it is done.
+   */
   async record(delivery: Delivery, statement: Bound): Promise<number> {
-    for (let tries = 1; !this.closed && this.identity.number === delivery.lease; tries++) {
-      try {
-        const [result] = await this.connection.run(statement);
-        return result.rowCount;
-      } catch (error) {
-        this.throttled.warn(
-          'record',
-          `outbox: what came of event ${delivery.eventId} cannot be recorded yet: ${(error as Error).message}`,
-        );
-        await pause(loopBackoff(tries, 50, 2_000));
-      }
-    }
-    return 0;
+    return this.recordAll([delivery], statement);
   }
 
   /** Fetched and not started: free for everybody, nothing charged. */
   async giveBack(deliveries: readonly Delivery[]): Promise<void> {
     const [first] = deliveries;
     if (!first) return;
-    // All carry one number: what was fetched under a lost one was dropped when it was lost.
+    const messages = deliveries.filter(({ message }) => message);
+    const rows = deliveries.filter(({ message }) => !message);
+    // All carry one number: what was fetched under a lost one was dropped when it was lost. Messages carry what they like.
+    await Promise.all([this.giveBackSome(rows), this.giveBackSome(messages)]);
+  }
+
+  /** Of no delivery in particular. `undefined` when the process stopped before it was done. */
+  async untilRecorded(what: string, ...statements: readonly Bound[]): Promise<number | undefined> {
+    return this.tried(what, () => !this.closed, statements);
+  }
+
+  private async giveBackSome(deliveries: readonly Delivery[]): Promise<void> {
+    const [first] = deliveries;
+    if (!first) return;
     const ids = deliveries.map((delivery) => delivery.eventId);
-    await this.record(
-      first,
-      this.database.deliveries.giveBack(
-        first.lease,
-        ids,
-        deliveries.map((delivery) => delivery.durable),
-      ),
-    );
+    const durables = deliveries.map((delivery) => delivery.durable);
+    await this.recordAll(deliveries, this.database.deliveries.giveBack(first.lease, ids, durables));
+  }
+
+  private async recordAll(deliveries: readonly Delivery[], statement: Bound): Promise<number> {
+    const [first] = deliveries;
+    if (!first) return 0;
+    const mine = (): boolean => !this.closed && (!!first.message || this.identity.number === first.lease);
+    const what = `what came of event ${first.eventId}`;
+    const rows = await this.tried(what, mine, [...adoption(this.database, deliveries), statement]);
+    if (rows !== undefined) for (const { message } of deliveries) message?.ack();
+    return rows ?? 0;
+  }
+
+  private async tried(what: string, go: () => boolean, statements: readonly Bound[]): Promise<number | undefined> {
+    for (let tries = 1; go(); tries++) {
+      try {
+        return (await this.connection.run(...statements)).at(-1)?.rowCount ?? 0;
+      } catch (error) {
+        this.throttled.warn('record', `outbox: ${what} cannot be recorded yet: ${(error as Error).message}`);
+        await pause(loopBackoff(tries, 50, 2_000));
+      }
+    }
+    return undefined;
   }
 
   /**
@@ -74,7 +95,8 @@ export class LateRecorder {
   async interrupted(delivery: Delivery): Promise<void> {
     const interrupt = this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease);
     try {
-      await this.connection.run(interrupt);
+      await this.connection.run(...adoption(this.database, [delivery]), interrupt);
+      delivery.message?.ack();
     } catch (error) {
       // Busy is an answer: the database lives, and the handler's backend has not yet rolled back.
       if (databaseTrouble(error) === 'busy') await this.record(delivery, interrupt);

@@ -22,4 +22,12 @@ export interface Delivery {
   readonly durable: number;
   /** The worker's number under which the row was leased. */
   readonly lease: number;
+  /** A broker's message in place of a row of `deliveries`: until it is acknowledged, the broker keeps it for somebody. */
+  readonly message?: BrokerMessage;
+}
+
+/** A message that a broker waits to hear of. */
+export interface BrokerMessage {
+  /** Handled, or recorded in the database: the broker forgets it. Any number of times; a lost one costs a look at the mark. */
+  ack(): void;
 }

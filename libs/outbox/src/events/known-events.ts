@@ -1,6 +1,7 @@
 import { didYouMean } from '../core/nearest.js';
 import type { EventDefinition } from './define-event.js';
 import { type EventRef, typeOf } from './event-ref.js';
+import { covers } from './event-type.js';
 
 /** A module's manifest: what it publishes, and what it handles that another app publishes. */
 export interface EventManifest {
@@ -12,11 +13,21 @@ export interface EventManifest {
 export class KnownEvents {
   private readonly emitted = new Set<string>();
   private readonly accepted = new Set<string>();
+  /** As the manifests say it, patterns too; former names of one's own types are not among them. */
+  private readonly foreign = new Set<string>();
   private readonly definitions = new Map<string, EventDefinition>();
 
   add(manifest: EventManifest): void {
     for (const ref of manifest.emits ?? []) this.note(ref, this.emitted);
-    for (const ref of manifest.accepts ?? []) this.note(ref, this.accepted);
+    for (const ref of manifest.accepts ?? []) {
+      this.note(ref, this.accepted);
+      this.foreign.add(typeOf(ref));
+    }
+  }
+
+  /** Whether a manifest says that another app publishes this type. */
+  accepts(type: string): boolean {
+    return [...this.foreign].some((pattern) => covers(pattern, type));
   }
 
   has(type: string): boolean {

@@ -1,10 +1,12 @@
 import type { Delivery } from '../core/envelope.js';
 import type { Floor } from '../core/floor.js';
-import type { FanOut, OutgoingBatch, Transport } from '../core/transport.js';
+import type { FanOut, ForwardCounts, OutgoingBatch, OutgoingRow, SendResult, Transport } from '../core/transport.js';
+import type { DeadLetterNotice } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import { scheduledChunk } from '../tables/queue.table.js';
 import { interval } from '../tables/wire/statement.js';
+import { brokerBatch } from './broker-batch.js';
 
 export interface RelayPassParts {
   readonly database: Database;
@@ -14,6 +16,8 @@ export interface RelayPassParts {
   readonly batch: number;
   /** This worker's number; `undefined` while it holds no lock, and then nothing is leased to it. */
   readonly worker: number | undefined;
+  /** A broker refused an event for good. */
+  readonly gaveUp: (letter: DeadLetterNotice) => Promise<void>;
 }
 
 export interface RelayPassCounts {
@@ -34,6 +38,8 @@ export interface RelayPassCounts {
  * | before the fan-out's message is complete | the rows, in the queue | the next pass, anybody's |
  * | inside the message (one implicit transaction) | the rows, in the queue: taking and writing commit together | the next pass |
  * | after it, before the rows were handed over | deliveries leased to a dead worker | the sweep, within a second or two |
+ *
+ * With a broker: see `broker-batch.ts`.
  */
 export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts> {
   const batch = new QueueBatch(parts);
@@ -46,7 +52,7 @@ export async function relayPass(parts: RelayPassParts): Promise<RelayPassCounts>
     taken: counts.taken,
     leftForTakers: counts.leftForTakers,
     leftForOthers: counts.leftForOthers,
-    full: moreScheduled || counts.taken >= parts.batch,
+    full: moreScheduled || batch.more,
     nextMs: batch.nextMs,
   };
 }
@@ -58,6 +64,8 @@ async function moveScheduled({ connection, database }: RelayPassParts): Promise<
 
 class QueueBatch implements OutgoingBatch {
   nextMs: number | undefined;
+  /** More rows wait: they are carried at once. */
+  more = false;
   private readonly from;
 
   constructor(private readonly parts: RelayPassParts) {
@@ -89,6 +97,7 @@ class QueueBatch implements OutgoingBatch {
     else if (from.full) floor.reset();
     // What it reached back for may be more than one pass carries, and the nudge for it was one.
     else floor.reach(from.reachMs);
+    this.more = row.taken >= batch;
     this.nextMs = row.next_ms ?? undefined;
     return {
       taken: row.taken,
@@ -97,6 +106,18 @@ class QueueBatch implements OutgoingBatch {
       leftForOthers: row.left + row.elsewhere,
       handedOver: leased(row.handed, worker),
     };
+  }
+
+  async publish(send: (events: readonly OutgoingRow[]) => Promise<SendResult>): Promise<ForwardCounts> {
+    const { floor } = this.parts;
+    const { full } = this.from;
+    const { outlook, more, ...counts } = await brokerBatch({ ...this.parts, from: this.from }, send);
+    this.nextMs = outlook.next_ms ?? undefined;
+    this.more = more;
+    if (!more) floor.passed(outlook.next_from, full);
+    else if (full) floor.reset();
+    else floor.reach(this.from.reachMs);
+    return counts;
   }
 }
 

@@ -7,7 +7,7 @@ import type { Log } from '../core/throttled-log.js';
 import type { Transport } from '../core/transport.js';
 import type { Nudge, WakeSignal } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
-import type { OutboxSettings } from '../outbox.options.js';
+import type { DeadLetterNotice, OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import { type RelayPassCounts, relayPass } from './relay-pass.js';
@@ -35,6 +35,7 @@ export class RelayService extends BackgroundService {
     private readonly taker: Nudge,
     /** The takers of other workers. */
     private readonly others: Nudge,
+    private readonly gaveUp: (letter: DeadLetterNotice) => Promise<void>,
     log: Log,
   ) {
     super('outbox.relay', log, wake);
@@ -66,6 +67,7 @@ export class RelayService extends BackgroundService {
       floor: this.floor,
       batch: this.settings.relayBatch,
       worker: this.identity.number,
+      gaveUp: this.gaveUp,
     }).catch((error) => {
       this.identity.doubt();
       // How far it was to reach back went with it.

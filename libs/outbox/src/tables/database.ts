@@ -12,6 +12,7 @@ import { type ConnectionHooks, type ConnectionPath, InfrastructureConnection } f
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { QueueTable } from './queue.table.js';
+import { ReconcileTable } from './reconcile.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
@@ -46,6 +47,7 @@ export class Database {
   readonly jobs: JobsTable;
   readonly jobTenants: JobTenantsTable;
   readonly retention: RetentionTable;
+  readonly reconcile: ReconcileTable;
   readonly health: HealthTable;
   readonly facts: ServerFacts;
 
@@ -75,6 +77,7 @@ export class Database {
     this.jobs = new JobsTable(schema, keys);
     this.jobTenants = new JobTenantsTable(schema);
     this.retention = new RetentionTable(schema);
+    this.reconcile = new ReconcileTable(schema);
     this.health = new HealthTable(schema, keys);
     this.notify = statement('notify', `SELECT pg_notify('${this.channel}', $1::text)`);
     this.facts = new ServerFacts(schema);

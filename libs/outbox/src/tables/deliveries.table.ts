@@ -30,6 +30,8 @@ export class DeliveriesTable {
   readonly interrupt;
   readonly leave;
   readonly freeUnknown;
+  readonly adopt;
+  readonly adoptInterrupted;
 
   constructor(schema: string) {
     this.take = statement<TakenRow>('take', inSchema(schema, takeSql));
@@ -40,6 +42,8 @@ export class DeliveriesTable {
     this.snooze = statement('snooze_after', inSchema(schema, snoozeSql));
     this.interrupt = statement('interrupt', inSchema(schema, interruptSql));
     this.leave = statement('leave', inSchema(schema, leaveSql));
+    this.adopt = statement('adopt', inSchema(schema, adoptSql));
+    this.adoptInterrupted = statement<{ id: string }>('adopt_interrupted', inSchema(schema, adoptInterruptedSql));
     this.freeUnknown = statement('free_unknown', inSchema(schema, freeUnknownSql));
   }
 }
@@ -103,3 +107,28 @@ const freeUnknownSql = `
 UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int
   AND (event_id, durable) NOT IN (SELECT * FROM unnest($2::uuid[], $3::smallint[])) FOR UPDATE SKIP LOCKED))`;
+
+/** Of a message, what a row of the fan-out would have been: its event is there, the durable is meant, and nobody has a verdict. */
+const meantSql = `EXISTS (SELECT 1 FROM outbox.events e JOIN outbox.durable_types y ON y.durable = u.durable AND y.ended_at IS NULL
+    AND e.type LIKE y.matcher AND e.created_at >= y.since WHERE e.bucket = outbox.bucket(u.id) AND e.id = u.id)
+  AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(u.id) AND h.event_id = u.id AND h.durable IN (0, u.durable))`;
+
+/**
+ * Messages that this process holds become rows that are leased to it, so that what came of them is recorded as for any
+ * row; sent in front of that record in one message, so that nobody sees the row in between. A row that is there and was
+ * never tried is the reconciler's, made while the message was under way. Parameters: event ids, durables, lease.
+ */
+const adoptSql = `
+INSERT INTO outbox.deliveries AS d (event_id, durable, lease)
+SELECT u.id, u.durable, $3::int FROM unnest($1::uuid[], $2::smallint[]) u(id, durable) WHERE ${meantSql}
+ON CONFLICT (event_id, durable) DO UPDATE SET lease = excluded.lease WHERE d.lease IS NULL AND d.attempt = 0 AND d.interruptions = 0`;
+
+/**
+ * Messages that somebody had before and did not answer for: one interruption, and from here on the database's. One that
+ * is still handled (its process was paused) is locked by its mark: whoever takes the row finds it busy, then settled.
+ * Parameters: event ids, durables.
+ */
+const adoptInterruptedSql = `
+INSERT INTO outbox.deliveries (event_id, durable, interruptions)
+SELECT u.id, u.durable, 1 FROM unnest($1::uuid[], $2::smallint[]) u(id, durable) WHERE ${meantSql}
+ON CONFLICT DO NOTHING RETURNING event_id AS id`;

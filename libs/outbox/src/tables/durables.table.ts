@@ -18,6 +18,13 @@ export interface RetiredRow {
   readonly served: boolean;
 }
 
+export interface TypeRow {
+  readonly durable: number;
+  readonly pattern: string;
+  /** null: from the beginning. */
+  readonly since_ms: number | null;
+}
+
 export interface DroppedRow {
   readonly gone: number;
   /** Where the next chunk begins; null when there is none. */
@@ -32,6 +39,8 @@ export class DurablesTable {
   readonly backfill;
   /** An operator's statement waits no longer for the registration lock than this. */
   readonly patience = statement('durables_patience', "SELECT set_config('lock_timeout', '5s', true)");
+  /** Parameters: ids. */
+  readonly types;
   /** No parameters. */
   readonly list;
   /** Parameters: name, type or null. Sent behind `registrationLock`. */
@@ -46,6 +55,7 @@ export class DurablesTable {
     this.rename = statement('rename_durables', inSchema(schema, renameSql));
     this.register = statement<{ id: number; name: string }>('register', inSchema(schema, registerSql));
     this.backfill = statement<{ open: number; found: number }>('backfill', inSchema(schema, backfillSql));
+    this.types = statement<TypeRow>('durable_types', inSchema(schema, typesSql));
     this.list = statement<DurableRow>('durables_list', inSchema(schema, listSql));
     this.retire = statement<RetiredRow>('durables_retire', inSchema(schema, retireSql));
     this.revive = statement('durables_revive', inSchema(schema, reviveSql));
@@ -108,6 +118,11 @@ i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, t.durable F
       ON CONFLICT DO NOTHING RETURNING 1),
 u AS (UPDATE outbox.durable_types d SET backfill_to = (SELECT CASE WHEN count(*) = $2::int THEN max(id::text)::uuid END FROM p) FROM t WHERE d.durable = t.durable AND d.pattern = t.pattern)
 SELECT (SELECT count(*)::int FROM t) AS open, (SELECT count(*)::int FROM i) AS found`;
+
+/** What all living and former versions of the app registered, and nobody ended. */
+const typesSql = `
+SELECT durable, pattern, CASE WHEN isfinite(since) THEN floor(extract(epoch FROM since) * 1000)::bigint END AS since_ms
+FROM outbox.durable_types WHERE durable = ANY ($1::smallint[]) AND ended_at IS NULL ORDER BY durable, pattern`;
 
 /** `since` is -infinity for a type that began at the beginning. */
 const listSql = `

@@ -4,9 +4,12 @@ import { inSchema, statement } from './wire/statement.js';
 export class EventsTable {
   readonly publishOne;
   readonly publishMany;
+  /** Parameters, all arrays: ids, tenants, types, subjects, payloads, headers, times; and for how long events are kept. */
+  readonly accept;
 
   constructor(schema: string) {
     this.publishOne = statement<{ id: string }>('publish_one', inSchema(schema, publishOneSql));
+    this.accept = statement<{ id: string }>('accept_events', inSchema(schema, acceptSql));
     this.publishMany = statement<{ id: string; duplicate: boolean }>('publish_many', inSchema(schema, publishManySql));
   }
 }
@@ -57,3 +60,15 @@ e AS (INSERT INTO outbox.events (bucket, id, tenant_id, type, subject, payload, 
       SELECT outbox.bucket(id), id, tenant, type, subject, payload, headers, key FROM res WHERE NOT far AND NOT dup ORDER BY ord),
 q AS (INSERT INTO outbox.queue (event_id, due_at) SELECT id, due FROM res WHERE NOT far AND NOT dup ORDER BY ord)
 SELECT final AS id, dup AS duplicate FROM res ORDER BY ord`;
+
+/**
+ * Copies of events of another database, under their own ids, without the queue: they were forwarded already. One whose
+ * day is forgotten here, or about to be, is left out: its marks may be gone. So is one from the future, whose bucket may
+ * still hold an old day.
+ */
+const acceptSql = `
+INSERT INTO outbox.events (bucket, id, tenant_id, type, subject, payload, headers, created_at)
+SELECT outbox.bucket(u.id), u.id, u.tenant, u.type, u.subject, u.payload, u.headers, u.at
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::timestamptz[]) u(id, tenant, type, subject, payload, headers, at)
+WHERE u.id >= outbox.uuid7_floor(statement_timestamp() - $8::interval) AND u.id < outbox.uuid7_floor(statement_timestamp() + interval '1 hour')
+ORDER BY u.id ON CONFLICT DO NOTHING RETURNING id`;

@@ -24,6 +24,8 @@ export interface ClaimRow {
 export class HandledTable {
   /** Parameters: event id, durable, lease. */
   readonly claim: PerBucket<ClaimRow>;
+  /** The same for a delivery that has no row. An attempt of null: it has one. */
+  readonly claimMessage: PerBucket<ClaimRow>;
   readonly fail: PerBucket<{ id: string }>;
   readonly snooze: PerBucket<{ id: string }>;
   readonly dead: PerBucket<{ id: string }>;
@@ -36,6 +38,10 @@ export class HandledTable {
         statement<Row>(`${name}_${b}`, inSchema(schema, sql.replaceAll('{b}', `${b}`))),
       );
     this.claim = perBucket('claim', 'SELECT * FROM outbox.claim_{b}($1::uuid, $2::smallint, $3::int)');
+    this.claimMessage = perBucket(
+      'claim_message',
+      'SELECT * FROM outbox.claim_message_{b}($1::uuid, $2::smallint, $3::int)',
+    );
     this.fail = perBucket('fail', failSql);
     this.snooze = perBucket('snooze', snoozeSql);
     this.dead = perBucket('dead', deadSql);
@@ -46,6 +52,13 @@ export class HandledTable {
 
 /** Indexed by `bucketOf(eventId)`. */
 export type PerBucket<Row> = readonly Statement<Row>[];
+
+/**
+ * For a message there may be a row by now: the reconciler's, or of a redelivery that was counted while this one was
+ * under way. What came of the attempt goes into it; whoever has leased it finds it is not his any more.
+ */
+const intoRow = `ON CONFLICT (event_id, durable) DO UPDATE SET due_at = excluded.due_at, attempt = excluded.attempt, snoozes = excluded.snoozes,
+  interruptions = greatest(d.interruptions, excluded.interruptions), lease = NULL, last_error = excluded.last_error`;
 
 /** At most this many failed attempts of one delivery are kept in `attempts`. */
 const attemptsKept = 20;
@@ -58,14 +71,14 @@ const failSql = `
 WITH m AS (DELETE FROM outbox.handled_{b} WHERE bucket = {b} AND event_id = $1::uuid AND durable = $2::smallint RETURNING 1),
 a AS (INSERT INTO outbox.attempts_{b} (bucket, event_id, durable, n, error, worker, next_at)
       SELECT {b}, $1::uuid, $2::smallint, $3::smallint, $4::text, $5::int, clock_timestamp() + $6::interval FROM m WHERE $3::smallint <= ${attemptsKept})
-INSERT INTO outbox.deliveries (event_id, durable, due_at, attempt, interruptions, snoozes, last_error)
-SELECT $1::uuid, $2::smallint, clock_timestamp() + $6::interval, $3::smallint, $7::smallint, $8::smallint, $4::text FROM m RETURNING event_id AS id`;
+INSERT INTO outbox.deliveries AS d (event_id, durable, due_at, attempt, interruptions, snoozes, last_error)
+SELECT $1::uuid, $2::smallint, clock_timestamp() + $6::interval, $3::smallint, $7::smallint, $8::smallint, $4::text FROM m ${intoRow} RETURNING event_id AS id`;
 
 /** The same for "not now": no attempt is charged. Parameters: event id, durable, attempt, reason, delay, interruptions, snoozes. */
 const snoozeSql = `
 WITH m AS (DELETE FROM outbox.handled_{b} WHERE bucket = {b} AND event_id = $1::uuid AND durable = $2::smallint RETURNING 1)
-INSERT INTO outbox.deliveries (event_id, durable, due_at, attempt, interruptions, snoozes, last_error)
-SELECT $1::uuid, $2::smallint, clock_timestamp() + $5::interval, $3::smallint, $6::smallint, $7::smallint, $4::text FROM m RETURNING event_id AS id`;
+INSERT INTO outbox.deliveries AS d (event_id, durable, due_at, attempt, interruptions, snoozes, last_error)
+SELECT $1::uuid, $2::smallint, clock_timestamp() + $5::interval, $3::smallint, $6::smallint, $7::smallint, $4::text FROM m ${intoRow} RETURNING event_id AS id`;
 
 const deadLetterFrom = (source: string): string => `
 INSERT INTO outbox.dead_letters (event_id, durable, tenant_id, type, subject, payload, headers, created_at, error, attempts, history)

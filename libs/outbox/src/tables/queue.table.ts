@@ -1,6 +1,9 @@
 import type { LockKeys } from './schema/schema-name.js';
 import { inSchema, statement } from './wire/statement.js';
 
+/** Stands for a durable in the dead letters of events that could not be forwarded; no durable can be named so. */
+export const relayName = '#relay';
+
 export interface FanOutRow {
   readonly taken: number;
   /** Waiting rows of this process's own durables that were beyond its room. */
@@ -15,15 +18,56 @@ export interface FanOutRow {
   readonly handed: readonly (readonly [string, number])[] | null;
 }
 
+export interface QueueOutlookRow {
+  readonly next_from: string;
+  readonly next_ms: number | null;
+}
+
+/** A locked row of the queue with its event, for a broker. */
+export interface LockedRow {
+  /** How many rows were locked; those beyond the limit of bytes are not among the answer. */
+  readonly locked: number;
+  /** Where the row stands. */
+  readonly tid: string;
+  readonly id: string;
+  /** How often it was refused. */
+  readonly attempts: number;
+  /** null: the event is gone, and the row with it. */
+  readonly type: string | null;
+  readonly tenant_id: string | null;
+  readonly subject: string | null;
+  readonly payload: string;
+  readonly headers: Record<string, string> | null;
+  readonly created_ms: number;
+}
+
 /** `queue`, what waits for the relay, and `scheduled`, what is due later than tomorrow. */
 export class QueueTable {
   readonly fanOutLock;
   readonly fanOut;
+  /** No parameters. */
+  readonly outlook;
+  /** Parameters: floor, batch, how far below the floor. */
+  readonly lock;
+  /** Parameters: where the rows stand. */
+  readonly confirm;
+  /** Parameters: where the rows stand, reasons, delays. */
+  readonly refuse;
+  /** Parameters: where the row stands, reason. */
+  readonly giveUp;
   readonly moveScheduled;
 
   constructor(schema: string, keys: LockKeys) {
     this.fanOutLock = statement('fan_out_lock', `SELECT pg_advisory_xact_lock_shared(${keys.registration}, 0)`);
     this.fanOut = statement<FanOutRow>('fan_out', inSchema(schema, fanOutSql));
+    this.outlook = statement<QueueOutlookRow>('queue_outlook', inSchema(schema, outlookSql));
+    this.lock = statement<LockedRow>('queue_lock', inSchema(schema, lockSql));
+    this.confirm = statement(
+      'queue_confirm',
+      inSchema(schema, 'DELETE FROM outbox.queue WHERE ctid = ANY ($1::tid[])'),
+    );
+    this.refuse = statement('queue_refuse', inSchema(schema, refuseSql));
+    this.giveUp = statement<{ id: string }>('queue_give_up', inSchema(schema, giveUpSql));
     this.moveScheduled = statement<{ moved: number }>('move_scheduled', inSchema(schema, moveScheduledSql));
   }
 }
@@ -53,6 +97,38 @@ SELECT (SELECT count(*)::int FROM q) AS taken,
        (statement_timestamp() - interval '0.5 seconds')::text AS next_from,
        (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms,
        (SELECT json_agg(json_build_array(event_id, durable) ORDER BY event_id) FROM d WHERE lease IS NOT NULL) AS handed`;
+
+/** What the fan-out says by the way. Sent before the rows are locked, so that what is committed in between is read next time. */
+const outlookSql = `
+SELECT (statement_timestamp() - interval '0.5 seconds')::text AS next_from,
+  (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms`;
+
+/** No batch of a broker's holds more bytes of payload than this, save one event that does by itself. */
+const mostBytes = 16 * 1024 * 1024;
+
+/** Due rows, locked until the transaction ends, so that no other relay forwards them meanwhile. Payload as text: nobody here reads it. */
+const lockSql = `
+WITH q AS MATERIALIZED (SELECT ctid AS tid, due_at, seq, event_id, attempts FROM outbox.queue WHERE due_at > $1::timestamptz - $3::interval AND due_at <= statement_timestamp()
+      ORDER BY due_at, seq LIMIT $2::int FOR UPDATE SKIP LOCKED),
+e AS MATERIALIZED (SELECT q.*, e.type, e.tenant_id, e.subject, e.payload::text AS payload, e.headers, floor(extract(epoch FROM e.created_at) * 1000)::bigint AS created_ms,
+      sum(octet_length(e.payload::text)) OVER (ORDER BY q.due_at, q.seq) AS bytes
+      FROM q LEFT JOIN outbox.events e ON e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id)
+SELECT (SELECT count(*)::int FROM q) AS locked, tid::text, event_id AS id, attempts, type, tenant_id, subject, coalesce(payload, 'null') AS payload, headers, coalesce(created_ms, 0) AS created_ms
+FROM e WHERE coalesce(bytes, 0) <= greatest(${mostBytes}, octet_length(payload)) ORDER BY due_at, seq`;
+
+const refuseSql = `
+UPDATE outbox.queue q SET attempts = q.attempts + 1, last_error = r.reason, due_at = clock_timestamp() + r.delay
+FROM unnest($1::tid[], $2::text[], $3::interval[]) r(tid, reason, delay) WHERE q.ctid = r.tid`;
+
+/** No durable's, so the letter bears the relay's name. */
+const giveUpSql = `
+WITH q AS (DELETE FROM outbox.queue WHERE ctid = $1::tid RETURNING event_id, attempts)
+INSERT INTO outbox.dead_letters (event_id, durable, tenant_id, type, subject, payload, headers, created_at, error, attempts)
+SELECT e.id, '${relayName}', e.tenant_id, e.type, e.subject, e.payload, e.headers, e.created_at, $2::text, q.attempts + 1
+FROM q JOIN outbox.events e ON e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id
+ON CONFLICT (event_id, durable) DO UPDATE SET dead_at = clock_timestamp(), error = excluded.error, attempts = excluded.attempts,
+  resolved_at = NULL, resolution = NULL
+RETURNING event_id AS id`;
 
 /** Rows of `scheduled` that one statement moves. */
 export const scheduledChunk = 500;

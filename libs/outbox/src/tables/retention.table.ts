@@ -67,7 +67,8 @@ export class RetentionTable {
 /** Whole days, by the database's clock: a bucket holds the ids of one UTC day. */
 const windowSql = `
 SELECT w.before::text AS before, outbox.uuid7_floor(w.before)::text AS first
-FROM (SELECT date_trunc('day', (statement_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS before) w`;
+FROM (SELECT date_trunc('day', least(statement_timestamp() - $1::interval, (SELECT min(d.verified_to) FROM outbox.durables d WHERE d.state = 'active'))
+  AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS before) w`;
 
 /**
  * What `forget_events` would meet, counted without its lock; what is unfinished is said there once more. Everything is

@@ -146,10 +146,10 @@ export class HandlerTransaction {
     return recorded;
   }
 
-  /** Ends the transaction whatever its state, and records afterwards. */
-  async recordAfter<Row>(record: Bound<Row>): Promise<BatchResult<Row>> {
-    const [, recorded] = await this.send(rollback, record);
-    return recorded;
+  /** Ends the transaction whatever its state, and records afterwards, in a transaction of the records' own. */
+  async recordAfter(...records: readonly [...Bound[], Bound]): Promise<BatchResult<unknown>> {
+    const results = await this.send(rollback, ...records);
+    return results[results.length - 1] as BatchResult<unknown>;
   }
 
   /** Commits the claim alone (the row is gone, no handler ran). */

@@ -64,6 +64,7 @@ const worker: readonly Privilege[] = [
     table(['unique_keys', 'dead_letters'], 'DELETE'),
     call('claim_tenant', 'forget_events', 'forget_marks'),
   ),
+  ...since(3, call(...ring('claim_message'))),
 ];
 
 /** Reads everything, and changes nothing. */

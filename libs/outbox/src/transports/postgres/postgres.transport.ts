@@ -36,6 +36,8 @@ class PostgresTransport implements Transport {
   async stop(): Promise<void> {
     this.receiver = undefined;
   }
+
+  async close(): Promise<void> {}
 }
 
 /** Any number of processes on one database, and nothing else to run. The default. */

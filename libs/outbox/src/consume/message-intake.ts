@@ -1,0 +1,102 @@
+import type { Delivery, OutboxEvent } from '../core/envelope.js';
+import { errorText } from '../core/error-text.js';
+import type { ThrottledLog } from '../core/throttled-log.js';
+import type { IncomingMessage } from '../core/transport.js';
+import type { Nudge } from '../core/wake-signal.js';
+import type { WorkerIdentity } from '../core/worker-identity.js';
+import type { KnownEvents } from '../events/known-events.js';
+import type { OutboxSettings } from '../outbox.options.js';
+import type { Database } from '../tables/database.js';
+import { interval } from '../tables/wire/statement.js';
+import type { LateRecorder } from './late-recorder.js';
+
+export interface IntakeParts {
+  readonly database: Database;
+  readonly settings: Pick<OutboxSettings, 'retentionMs'>;
+  readonly recorder: LateRecorder;
+  readonly identity: WorkerIdentity;
+  readonly known: Pick<KnownEvents, 'accepts'>;
+  /** Takers, this process's and others'. */
+  readonly takers: Nudge;
+  readonly throttled: ThrottledLog;
+}
+
+/**
+ * What becomes of a broker's message before anything runs:
+ *
+ *   first time ──▶ its lane, as a delivery without a row
+ *   again      ──▶ a row of `deliveries` with one interruption, acknowledged: the database counts, not the broker
+ *   of another database ──▶ a copy of the event is stored first, committed, so that two durables never wait for each other
+ *
+ * | dies | what is left | who repairs it |
+ * |---|---|---|
+ * | before a row is written | the message, unanswered | the broker gives it to somebody after its `ack_wait` |
+ * | between the row and the acknowledgement | both | the message finds the row, or its mark, and is acknowledged |
+ */
+export class MessageIntake {
+  constructor(private readonly parts: IntakeParts) {}
+
+  /** Resolves to what may start now. */
+  async take(messages: readonly IncomingMessage[]): Promise<Delivery[]> {
+    const again = messages.filter(({ redelivered }) => redelivered);
+    const fresh = messages.filter(({ redelivered }) => !redelivered);
+    const foreign = messages.filter((message) => message.foreign);
+    if (foreign.length > 0) await this.store(foreign);
+    if (again.length > 0) void this.interrupted(again);
+    return fresh.map((message) => this.delivery(message));
+  }
+
+  private delivery({ eventId, durable, message }: IncomingMessage): Delivery {
+    return { eventId, durable, message, lease: this.parts.identity.number ?? 0 };
+  }
+
+  private async interrupted(messages: readonly IncomingMessage[]): Promise<void> {
+    const { database, recorder, takers, throttled } = this.parts;
+    const rows = await recorder.untilRecorded(
+      `${messages.length} messages that were delivered again`,
+      database.deliveries.adoptInterrupted(
+        messages.map(({ eventId }) => eventId),
+        messages.map(({ durable }) => durable),
+      ),
+    );
+    if (rows === undefined) return;
+    for (const { message } of messages) message.ack();
+    if (rows === 0) return;
+    throttled.warn('redelivered', `${rows} messages that a worker had and did not answer for are tried again`);
+    takers.nudge();
+  }
+
+  private async store(messages: readonly IncomingMessage[]): Promise<void> {
+    const events = messages.flatMap((message) => this.copyOf(message));
+    if (events.length === 0) return;
+    const { database, settings, recorder } = this.parts;
+    await recorder.untilRecorded(
+      `${events.length} events of another database`,
+      database.events.accept(
+        events.map(({ id }) => id),
+        events.map(({ tenantId }) => tenantId),
+        events.map(({ type }) => type),
+        events.map(({ subject }) => subject),
+        events.map(({ payload }) => JSON.stringify(payload)),
+        events.map(({ headers }) => JSON.stringify(headers)),
+        events.map(({ occurredAt }) => occurredAt.toISOString()),
+        interval(settings.retentionMs),
+      ),
+    );
+  }
+
+  /** Without its copy the message finds no row, and nothing runs. */
+  private copyOf(message: IncomingMessage): OutboxEvent[] {
+    const { known, throttled } = this.parts;
+    if (!known.accepts(message.type)) return [];
+    try {
+      return [message.copy()];
+    } catch (error) {
+      throttled.warn(
+        'copy',
+        `a message of another database (${message.type} ${message.eventId}) cannot be read, and does not run: ${errorText(error)}`,
+      );
+      return [];
+    }
+  }
+}

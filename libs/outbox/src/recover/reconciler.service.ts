@@ -1,0 +1,111 @@
+import { BackgroundService } from '../core/background-service.js';
+import { jittered } from '../core/backoff.js';
+import type { Log } from '../core/throttled-log.js';
+import type { Progress, Transport } from '../core/transport.js';
+import type { Nudge } from '../core/wake-signal.js';
+import type { Database } from '../tables/database.js';
+import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import type { LookedAtRow, ReconciledRow } from '../tables/reconcile.table.js';
+import { interval } from '../tables/wire/statement.js';
+
+const firstId = '00000000-0000-0000-0000-000000000000';
+/** Events in one statement; 5,000 with their look-ups take some 30 ms. */
+const chunk = 5_000;
+
+/**
+ * Looks for what a broker lost: events that have left the queue and have neither a verdict nor a row for a durable that
+ * is to get them. They become rows, and with that the database's.
+ *
+ * Each durable has a watermark, `verified_to`: below it everything has a verdict or a row, so only what is newer is
+ * looked at, up to where the broker still has something to give. A row that is made too early (the message is on its
+ * way) costs one look at the mark and loses nothing, so a wrong guess is harmless; what is older than a day is looked at
+ * whatever the broker says, so that no day is forgotten before; and once a day everything is looked at, for what was
+ * committed behind the watermark.
+ *
+ * | dies | what is left | who repairs it |
+ * |---|---|---|
+ * | after a durable was claimed for a look | the watermark, where it was | the next look, anybody's |
+ * | between two chunks | the rows of the first | the next look finds them there, and goes on |
+ */
+export class ReconcilerService extends BackgroundService {
+  private readonly brokered: boolean;
+
+  constructor(
+    private readonly database: Database,
+    private readonly connection: InfrastructureConnection,
+    private readonly transport: Transport,
+    /** How often a durable is looked at, and how long something may be under way before it is looked for. */
+    private readonly everyMs: number,
+    private readonly takers: Nudge,
+    log: Log,
+  ) {
+    super('outbox.reconciler', log);
+    this.brokered = transport.capabilities.firstDelivery === 'message';
+  }
+
+  protected async turn(): Promise<number> {
+    // Every worker asks; whoever comes first after most of the time looks.
+    const { reconcile } = this.database;
+    const [{ rows }] = await this.connection.run(reconcile.claim(interval(this.everyMs * 0.8), String(this.brokered)));
+    for (const row of rows) if (!this.stopping) await this.look(row);
+    return jittered(this.everyMs);
+  }
+
+  private async look({ id, name, state, cursor, all }: LookedAtRow): Promise<void> {
+    const { reconcile } = this.database;
+    if (state === 'retired') {
+      await this.transport.forget?.(name);
+      await this.connection.run(reconcile.unserved(id));
+      return;
+    }
+    // Read before the database is: what is settled by now has its mark by then.
+    const progress = await this.progress(name);
+    const [{ rows }] = await this.connection.run(reconcile.bound(interval(this.everyMs)));
+    const [bound] = rows;
+    if (!bound) throw new Error('the bound statement returned no row');
+    const to = upTo(progress, bound.quiet, bound.overdue);
+    const found = await this.chunks(id, all || cursor === null ? firstId : cursor, to);
+    await this.connection.run(reconcile.verified(id, to, String(all)));
+    // A broker of a former set-up: all that it may still have is in the database now.
+    if (!this.brokered) await this.connection.run(reconcile.unserved(id));
+    if (found === 0) return;
+    this.throttled.warn(
+      name,
+      `the broker lost ${found} events for durable '${name}': they are delivered from the database`,
+    );
+    this.takers.nudge();
+  }
+
+  private async progress(durable: string): Promise<Progress> {
+    try {
+      return (await this.transport.progress?.(durable)) ?? { kind: 'idle' };
+    } catch {
+      // Whoever keeps the connection to the broker says what is wrong with it.
+      return { kind: 'unknown' };
+    }
+  }
+
+  private async chunks(durable: number, from: string, to: string): Promise<number> {
+    let found = 0;
+    for (let at: string | null = from; at !== null; ) {
+      if (this.stopping) throw new Error('stopped in the middle of a look');
+      const row: ReconciledRow | undefined = await this.chunk(durable, at, to);
+      found += row?.found ?? 0;
+      at = row && row.looked >= chunk ? row.last : null;
+    }
+    return found;
+  }
+
+  private async chunk(durable: number, from: string, to: string): Promise<ReconciledRow | undefined> {
+    const [{ rows }] = await this.connection.run(this.database.reconcile.chunk(durable, from, to, chunk));
+    return rows[0];
+  }
+}
+
+/** The id below which nothing is under way any more. Ids begin with their time, so the smaller one is the earlier. */
+function upTo(progress: Progress, quiet: string, overdue: string): string {
+  if (progress.kind === 'idle') return quiet;
+  const open = progress.kind === 'open' && progress.eventId < quiet ? progress.eventId : quiet;
+  if (progress.kind === 'open') return open > overdue ? open : overdue;
+  return overdue;
+}

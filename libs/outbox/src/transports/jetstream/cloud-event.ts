@@ -1,0 +1,71 @@
+import { headers, type MsgHdrs } from 'nats';
+import type { OutboxEvent } from '../../core/envelope.js';
+import type { OutgoingRow } from '../../core/transport.js';
+
+/** Names that are ours or the server's: what a publisher gave under them stays in the database. */
+const reserved = /^(ce-|nats-|content-type$)/i;
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** Which outbox a message comes from, and under which name it is known outside. */
+export interface Origin {
+  readonly installation: string;
+  readonly source: string;
+}
+
+/**
+ * CloudEvents 1.0 in binary mode, as the NATS protocol binding has it: attributes as `ce-` headers, the payload as it is.
+ * Extensions: `tenantid`, and `outboxid`, which tells one outbox of a shared stream from another. Headers of the
+ * publisher (`traceparent`) travel beside them under their own names.
+ */
+export function messageHeaders(event: OutgoingRow, origin: Origin): MsgHdrs {
+  const all = headers();
+  for (const [name, value] of Object.entries(event.headers)) if (!reserved.test(name)) all.set(name, value);
+  const attributes: Record<string, string | null> = {
+    specversion: '1.0',
+    id: event.id,
+    source: origin.source,
+    type: event.type,
+    time: event.occurredAt.toISOString(),
+    subject: event.subject,
+    tenantid: event.tenantId,
+    outboxid: origin.installation,
+  };
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) all.set(`ce-${name}`, encoded(value));
+  all.set('content-type', 'application/json');
+  return all;
+}
+
+/** The event's id, when the message names one that can be an event of an outbox. */
+export function eventIdOf(all: MsgHdrs | undefined): string | undefined {
+  const id = all?.get('ce-id');
+  return id && uuid.test(id) ? id : undefined;
+}
+
+export function installationOf(all: MsgHdrs | undefined): string | undefined {
+  return all?.get('ce-outboxid') || undefined;
+}
+
+/** The event as the message tells it. Throws when the payload is no JSON or the time no time. */
+export function eventOf(id: string, type: string, all: MsgHdrs | undefined, data: Uint8Array): OutboxEvent {
+  const attribute = (name: string): string | null => {
+    const value = all?.get(`ce-${name}`);
+    return value ? decodeURIComponent(value) : null;
+  };
+  const occurredAt = new Date(attribute('time') ?? Number.NaN);
+  if (Number.isNaN(occurredAt.getTime())) throw new Error('its ce-time is no time');
+  const others = (all?.keys() ?? []).filter((name) => !reserved.test(name));
+  return {
+    id,
+    type,
+    payload: JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data)),
+    tenantId: attribute('tenantid'),
+    subject: attribute('subject'),
+    headers: Object.fromEntries(others.map((name) => [name, all?.get(name) ?? ''])),
+    occurredAt,
+  };
+}
+
+/** As the HTTP binding says, which that of NATS follows: everything but printable ASCII, and blank, quote and percent. */
+function encoded(value: string): string {
+  return value.replaceAll(/[^\x21-\x7e]|["%]/gu, (character) => encodeURIComponent(character));
+}

@@ -1,0 +1,74 @@
+import type { JsMsg } from 'nats';
+import type { BrokerMessage } from '../../core/envelope.js';
+
+/**
+ * Messages that this process holds unanswered. The server's clock runs from the moment it sends a message, not from the
+ * handler's start, so its word is kept fresh from receipt to settlement. One that has not begun after a whole `ack_wait`
+ * is given up to the database: a stuck slot would keep it from every other worker for as long as it lives.
+ */
+export class InFlight {
+  private readonly held = new Map<HeldMessage, { since: number }>();
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly ackWaitMs: number,
+    private readonly handBack: (messages: ReadonlySet<BrokerMessage>) => void,
+  ) {}
+
+  start(): void {
+    this.timer ??= setInterval(() => this.refresh(), this.ackWaitMs / 3);
+  }
+
+  /** What is not answered by now the server gives to others. */
+  stop(): void {
+    clearInterval(this.timer);
+    this.held.clear();
+  }
+
+  get size(): number {
+    return this.held.size;
+  }
+
+  hold(message: JsMsg): BrokerMessage {
+    const held = new HeldMessage(message, () => this.held.delete(held));
+    this.held.set(held, { since: performance.now() });
+    return held;
+  }
+
+  private refresh(): void {
+    const now = performance.now();
+    const old = new Set<BrokerMessage>();
+    for (const [message, { since }] of this.held) {
+      message.working();
+      if (now - since > this.ackWaitMs) old.add(message);
+    }
+    if (old.size > 0) this.handBack(old);
+  }
+}
+
+class HeldMessage implements BrokerMessage {
+  private done = false;
+
+  constructor(
+    private readonly message: JsMsg,
+    private readonly settled: () => void,
+  ) {}
+
+  ack(): void {
+    if (this.done) return;
+    this.done = true;
+    this.settled();
+    quietly(() => this.message.ack());
+  }
+
+  working(): void {
+    quietly(() => this.message.working());
+  }
+}
+
+/** Its connection may be closed: the server then gives the message to somebody else, who finds the mark. */
+export function quietly(work: () => void): void {
+  try {
+    work();
+  } catch {}
+}

@@ -1,0 +1,138 @@
+import type { Consumer, ConsumerMessages, JsMsg } from 'nats';
+import { BackgroundService } from '../../core/background-service.js';
+import type { Log } from '../../core/throttled-log.js';
+import type { DeliveryReceiver, IncomingMessage, ServedDurable } from '../../core/transport.js';
+import type { Nudge } from '../../core/wake-signal.js';
+import { eventIdOf, eventOf, installationOf } from './cloud-event.js';
+import { type InFlight, quietly } from './in-flight.js';
+import type { JetstreamSettings } from './jetstream.options.js';
+import type { Link } from './link.js';
+import { brokerWords } from './nats-errors.js';
+import { coversType, typeOf } from './subjects.js';
+
+/** One request stays open so long; messages come as they are published. */
+const openMs = 10_000;
+/** The server says so often that it is there; when it does not, the consumer is looked for. */
+const heartbeatMs = 1_000;
+const idleMs = 1_000;
+
+export interface PullerParts {
+  readonly link: Link;
+  readonly settings: JetstreamSettings;
+  readonly installation: string;
+  readonly receiver: DeliveryReceiver;
+  readonly inFlight: InFlight;
+  /** The name of the durable's consumer now. */
+  readonly consumerOf: (durable: string) => string;
+  /** Looks whether everything is there. */
+  readonly watchdog: Nudge;
+  readonly log: Log;
+}
+
+/**
+ * Asks for as many messages of one durable as there is room for, again and again. Requests of a size of their own, and
+ * no iterator of a fixed one: what is fetched and waits for a slot is kept from every other worker.
+ */
+export class Puller extends BackgroundService {
+  private consumer: Consumer | undefined;
+  private messages: ConsumerMessages | undefined;
+  private arrived: JsMsg[] = [];
+  private readonly patterns: readonly string[];
+
+  constructor(
+    private readonly parts: PullerParts,
+    private readonly durable: ServedDurable,
+  ) {
+    super(`outbox.jetstream.${durable.name}`, parts.log);
+    this.patterns = durable.types.map(({ pattern }) => pattern);
+  }
+
+  /** There may be room, or a connection, or a consumer. */
+  nudge(): void {
+    this.wake.nudge();
+  }
+
+  /** The consumer may be another one by now. */
+  reset(): void {
+    this.consumer = undefined;
+    this.messages?.stop();
+    this.wake.nudge();
+  }
+
+  override async stop(): Promise<void> {
+    const stopped = super.stop();
+    this.messages?.stop();
+    await stopped;
+    this.flush();
+  }
+
+  protected async turn(): Promise<number> {
+    const { link, receiver, watchdog } = this.parts;
+    const room = receiver.room().get(this.durable.id) ?? 0;
+    if (room <= 0 || !link.connected) return idleMs;
+    try {
+      await this.fetch(room);
+      return 0;
+    } catch (error) {
+      this.consumer = undefined;
+      if (this.stopping) return 0;
+      this.throttled.warn('fetch', `durable '${this.durable.name}' gets no messages: ${brokerWords(error)}`);
+      watchdog.nudge();
+      return idleMs / 2;
+    }
+  }
+
+  private async fetch(room: number): Promise<void> {
+    const { link, settings, consumerOf } = this.parts;
+    this.consumer ??= await link.client.consumers.get(settings.stream, consumerOf(this.durable.name));
+    if (this.stopping) return;
+    const messages = await this.consumer.fetch({ max_messages: room, expires: openMs, idle_heartbeat: heartbeatMs });
+    this.messages = messages;
+    if (this.stopping) messages.stop();
+    for await (const message of messages) this.arrive(message);
+  }
+
+  /** Together, what came together: redelivered ones and copies are one statement then. */
+  private arrive(message: JsMsg): void {
+    this.arrived.push(message);
+    if (this.arrived.length === 1) setImmediate(() => this.flush());
+  }
+
+  private flush(): void {
+    const arrived = this.arrived.splice(0);
+    const incoming = arrived.flatMap((message) => this.incoming(message));
+    if (incoming.length > 0) this.parts.receiver.receiveMessages(incoming);
+  }
+
+  private incoming(message: JsMsg): IncomingMessage[] {
+    const { inFlight, settings, installation } = this.parts;
+    const type = typeOf(settings.prefix, message.subject);
+    // The server's one filter brought it: another type, which is not meant.
+    if (type !== undefined && !coversType(this.patterns, type)) return this.settle(message);
+    const { headers } = message;
+    const eventId = eventIdOf(headers);
+    if (type === undefined || eventId === undefined) {
+      this.throttled.warn(
+        'foreign',
+        `a message on '${message.subject}' is no event of an outbox (no ce-id, or no event type): it is acknowledged and does not run`,
+      );
+      return this.settle(message);
+    }
+    return [
+      {
+        eventId,
+        type,
+        durable: this.durable.id,
+        message: inFlight.hold(message),
+        redelivered: message.redelivered,
+        foreign: installationOf(headers) !== installation,
+        copy: () => eventOf(eventId, type, headers, message.data),
+      },
+    ];
+  }
+
+  private settle(message: JsMsg): [] {
+    quietly(() => message.ack());
+    return [];
+  }
+}

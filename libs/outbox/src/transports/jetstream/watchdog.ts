@@ -1,0 +1,86 @@
+import { BackgroundService } from '../../core/background-service.js';
+import type { Log } from '../../core/throttled-log.js';
+import type { ServedDurable, TransportProblem } from '../../core/transport.js';
+import { type ConsumerParts, ensureConsumer } from './consumer.js';
+import type { JetstreamSettings } from './jetstream.options.js';
+import type { Link } from './link.js';
+import { brokerWords } from './nats-errors.js';
+import { ensureStream } from './stream.js';
+
+const everyMs = 3_000;
+/** A consumer that was lost begins this far back; what lies before is the reconciler's. */
+const backMs = 10 * 60_000;
+
+export interface WatchdogParts {
+  readonly link: Link;
+  readonly settings: JetstreamSettings;
+  readonly installation: string;
+  readonly durables: readonly ServedDurable[];
+  /** A durable's consumer is another one now. */
+  readonly changed: (durable: string) => void;
+  readonly log: Log;
+}
+
+/**
+ * Sees to it that what this process needs is there: nothing tells a client that its consumer, its stream or what they
+ * held is gone, it only gets no messages any more.
+ */
+export class Watchdog extends BackgroundService {
+  private readonly names = new Map<string, string>();
+  private trouble: string | undefined;
+
+  constructor(private readonly parts: WatchdogParts) {
+    super('outbox.jetstream', parts.log);
+  }
+
+  nudge(): void {
+    this.wake.nudge();
+  }
+
+  nameOf(durable: string): string {
+    return this.names.get(durable) ?? durable;
+  }
+
+  problems(): readonly TransportProblem[] {
+    const message = this.parts.link.trouble ?? this.trouble;
+    return message === undefined ? [] : [{ status: 'down', message }];
+  }
+
+  /** Everything as it has to be. At a start figures are changed, and a wrong set-up is refused; later what is lost is made again. */
+  async ensure(atStart: boolean): Promise<void> {
+    const { link, settings, log, durables } = this.parts;
+    const stream = await ensureStream(link.manager, settings, log, atStart);
+    if (stream === 'made' && !atStart)
+      log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
+    const since = atStart ? undefined : new Date(Date.now() - backMs);
+    for (const durable of durables) await this.ensureOne(durable, since);
+  }
+
+  consumerParts(): ConsumerParts {
+    const { link, settings, installation, log } = this.parts;
+    const [major, minor] = link.version;
+    return { manager: link.manager, settings, installation, manyFilters: major > 2 || minor >= 10, log };
+  }
+
+  protected async turn(): Promise<number> {
+    if (!this.parts.link.connected) return everyMs;
+    try {
+      await this.ensure(false);
+      this.trouble = undefined;
+    } catch (error) {
+      if (this.stopping) return 0;
+      this.trouble = `the stream or its consumers cannot be had: ${brokerWords(error)}`;
+      this.throttled.warn('ensure', this.trouble);
+    }
+    return everyMs;
+  }
+
+  private async ensureOne(durable: ServedDurable, since: Date | undefined): Promise<void> {
+    const { name, made } = await ensureConsumer(this.consumerParts(), durable, since);
+    const before = this.names.get(durable.name);
+    this.names.set(durable.name, name);
+    if (before === undefined || (!made && before === name)) return;
+    if (made && before === name) this.parts.log.warn(`consumer '${name}' was gone and was made again`);
+    this.parts.changed(durable.name);
+  }
+}
