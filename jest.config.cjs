@@ -35,6 +35,7 @@ const shared = {
   moduleNameMapper: {
     '^nestjs-outbox$': '<rootDir>/libs/outbox/src/index.ts',
     '^nestjs-outbox/testing$': '<rootDir>/libs/outbox/src/testing/index.ts',
+    '^throwaway-nats$': '<rootDir>/libs/throwaway-nats/src/index.ts',
     '^throwaway-postgres$': '<rootDir>/libs/throwaway-postgres/src/index.ts',
     '^(\\.{1,2}/.*)\\.js$': '$1',
   },

@@ -1,5 +1,7 @@
+import type { ThrowawayNats } from 'throwaway-nats';
 import type { ThrowawayPostgres } from 'throwaway-postgres';
 
 export default async function globalTeardown(): Promise<void> {
-  await (globalThis as { outboxTestServer?: ThrowawayPostgres }).outboxTestServer?.stop();
+  const servers = globalThis as { outboxTestServer?: ThrowawayPostgres; outboxTestNats?: ThrowawayNats };
+  await Promise.all([servers.outboxTestServer?.stop(), servers.outboxTestNats?.stop()]);
 }

@@ -60,6 +60,13 @@ export function serverUrl(): string {
   return url;
 }
 
+/** The run's nats-server, or the one that NATS_URL names; every test names its streams and consumers by itself. */
+export function natsUrl(): string {
+  const url = process.env['NATS_URL'] ?? process.env['OUTBOX_TEST_NATS'];
+  if (!url) throw new Error('no test server: run the tests through Jest within describeWithNats, or set NATS_URL');
+  return url;
+}
+
 async function once(url: string, sql: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
