@@ -8,6 +8,8 @@ const folder = 'dist/snippets';
 const pages = [
   'README.md',
   'CHANGELOG.md',
+  'CONTRIBUTING.md',
+  'DEVELOPERS.md',
   ...readdirSync('docs', { recursive: true }).map((f) => join('docs', f)),
 ].filter((f) => f.endsWith('.md'));
 

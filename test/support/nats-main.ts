@@ -1,5 +1,5 @@
 import { startNats } from 'throwaway-nats';
 
 /** A process with a nats-server, to be killed. */
-const { pid, storage } = await startNats();
-process.send?.({ pid, storage });
+const { url, storage } = await startNats();
+process.send?.({ url, storage });

@@ -59,7 +59,7 @@ async function download(folder: string, suite: string | undefined): Promise<void
     await run('apt-get', [...options, 'download', '-q', 'nats-server'], { cwd: folder });
   } catch (error) {
     const reason = update instanceof Error ? update : error;
-    throw new Error(`apt has no nats-server in ${suite ?? "this system's sources"}`, { cause: reason });
+    throw new Error(`apt could not fetch nats-server from ${suite ?? "this system's sources"}`, { cause: reason });
   }
   const archive = (await readdir(folder)).find((name) => name.endsWith('.deb')) ?? '';
   await run('dpkg', ['-x', join(folder, archive), join(folder, 'unpacked')]);
