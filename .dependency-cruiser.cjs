@@ -79,8 +79,11 @@ module.exports = {
     rule(
       'module-is-the-root',
       'Only the door imports the module; only the module imports the wiring.',
-      { path: lib, pathNot: `${lib}/(index|outbox\\.(module|wiring|lifecycle))\\.ts|${specs}|${lib}/testing/` },
-      { path: `${lib}/outbox\\.(module|wiring|lifecycle)\\.ts` },
+      {
+        path: lib,
+        pathNot: `${lib}/(index|outbox\\.(module|wiring|foundation|lifecycle))\\.ts|${specs}|${lib}/testing/`,
+      },
+      { path: `${lib}/outbox\\.(module|wiring|foundation|lifecycle)\\.ts` },
     ),
     rule(
       'nats-behind-its-transport',

@@ -1,34 +1,25 @@
-import type { DiscoveryService } from '@nestjs/core';
-import type { DataSource } from 'typeorm';
 import { type BootContext, works } from './boot/boot-check.js';
 import { ConsumerService } from './consume/consumer.service.js';
-import { DeadLetterAlert } from './consume/dead-letter-alert.js';
 import { DeliveryHandler } from './consume/delivery-handler.js';
 import { DeliveryRecords } from './consume/delivery-records.js';
 import { LateRecorder } from './consume/late-recorder.js';
 import { MessageIntake } from './consume/message-intake.js';
 import { SubscriptionExplorer } from './consume/subscription.explorer.js';
 import { SubscriptionRegistry } from './consume/subscription.registry.js';
-import { Floor } from './core/floor.js';
 import { ProviderScan } from './core/provider-scan.js';
-import { type Log, ThrottledLog } from './core/throttled-log.js';
-import type { Transport } from './core/transport.js';
-import { both, type Nudge, WakeSignal } from './core/wake-signal.js';
-import { WorkerIdentity } from './core/worker-identity.js';
+import { ThrottledLog } from './core/throttled-log.js';
 import type { EventPublisher } from './events/event-publisher.js';
-import type { KnownEvents } from './events/known-events.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
 import { OutboxHealth } from './inspect/health.service.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
 import { addLibraryJob } from './jobs/library-job.js';
-import type { Registry } from './jobs/listed-jobs.js';
 import { PeriodicJobExplorer } from './jobs/periodic-job.explorer.js';
 import { RunRecords } from './jobs/run-records.js';
 import { SchedulerService } from './jobs/scheduler.service.js';
 import { TenantRunner } from './jobs/tenant-runner.js';
+import { Foundation, type WiringInput } from './outbox.foundation.js';
 import { appName, OutboxLifecycle } from './outbox.lifecycle.js';
-import type { OutboxSettings } from './outbox.options.js';
 import { BackfillService } from './recover/backfill.service.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
 import { Durables } from './recover/durables.service.js';
@@ -36,30 +27,10 @@ import { ReconcilerService } from './recover/reconciler.service.js';
 import { SweepService } from './recover/sweep.service.js';
 import { TakerService } from './recover/taker.service.js';
 import { WorkerLockService } from './recover/worker-lock.service.js';
-import { ListenerService } from './relay/listener.service.js';
-import { Notifier } from './relay/notifier.js';
 import { RelayService } from './relay/relay.service.js';
 import { Purge } from './retention/purge.js';
-import { Database } from './tables/database.js';
-import type { InfrastructureConnection } from './tables/infrastructure-connection.js';
-import { CommitWatcher } from './transactions/commit-watcher.js';
-import { JoinedRepositories } from './transactions/joined-repositories.js';
 import { Outbox } from './transactions/outbox.js';
 import { RunnerQueue } from './transactions/runner-queue.js';
-import { StrayGuard } from './transactions/stray-guard.js';
-import { TransactionFollower } from './transactions/transaction-follower.js';
-
-export interface WiringInput {
-  readonly settings: OutboxSettings;
-  readonly dataSource: DataSource;
-  readonly catalog: KnownEvents;
-  readonly discovery: DiscoveryService;
-  /** Counted at bootstrap, when all modules are there. */
-  readonly roots: () => number;
-  /** Nest's list of scheduled jobs, asked for when the app is up. */
-  readonly scheduled: () => Promise<Registry>;
-  readonly log: Log;
-}
 
 /** What the module provides. */
 export interface OutboxParts {
@@ -69,64 +40,6 @@ export interface OutboxParts {
   readonly durables: Durables;
   readonly health: OutboxHealth;
   readonly lifecycle: OutboxLifecycle;
-}
-
-/** What every part stands on: made first, once per app; nothing is shared between two apps in one process. */
-class Foundation {
-  readonly database: Database;
-  readonly identity = new WorkerIdentity();
-  readonly wakeRelay = new WakeSignal();
-  readonly floor = new Floor();
-  /** What was just committed is for this process's relay, however long ago it was written. */
-  readonly relay: Nudge = {
-    nudge: (ageMs = 0) => {
-      this.floor.reach(ageMs);
-      this.wakeRelay.nudge();
-    },
-  };
-  readonly wakeTaker = new WakeSignal();
-  readonly transport: Transport;
-  readonly alert: DeadLetterAlert;
-  readonly commits: CommitWatcher;
-  readonly follower: TransactionFollower;
-  /** Shared by the taker, the sweep, the back-fill and health: short statements that take turns. */
-  readonly connection: InfrastructureConnection;
-  /** Where several processes work, each hears of the others. */
-  readonly listener: ListenerService | undefined;
-  readonly notifier: Notifier;
-  /** This process's taker, and those of others. */
-  readonly wakeTakers: Nudge;
-
-  constructor({ dataSource, settings, log }: WiringInput) {
-    this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
-    const { database, wakeTaker } = this;
-    this.alert = new DeadLetterAlert(settings, log);
-    this.transport = settings.transport.create({ log, installation: () => this.installation() });
-    // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
-    this.connection = works(settings)
-      ? database.infrastructure('worker', log)
-      : database.infrastructure('publisher', log, ['SET synchronous_commit = off']);
-    const many = settings.transport.capabilities.processes === 'many';
-    this.listener = works(settings) && many ? new ListenerService(database, this.relay, wakeTaker, log) : undefined;
-    this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
-    const alone = works(settings) && !many;
-    this.wakeTakers = alone ? wakeTaker : both(wakeTaker, this.notifier.deliveries);
-    // Who relays by himself needs nobody else for it.
-    this.commits = new CommitWatcher(works(settings) ? this.relay : this.notifier.queue);
-    this.follower = new TransactionFollower(dataSource, this.commits);
-    this.follower.follow();
-    const { repositories, tenancy } = settings;
-    if (repositories !== 'off') new StrayGuard(this.follower, tenancy, log).watch(dataSource);
-    // Over the guard, which then finds what could not be joined.
-    if (repositories === 'join') new JoinedRepositories(this.follower).join(dataSource);
-  }
-
-  private async installation(): Promise<string> {
-    const [{ rows }] = await this.connection.run(this.database.reconcile.installation());
-    const [row] = rows;
-    if (!row) throw new Error('the outbox schema has no version');
-    return row.installation;
-  }
 }
 
 /** Builds one outbox. */
@@ -172,7 +85,7 @@ function lifecycle(
   jobs: JobRegistry,
 ): OutboxLifecycle {
   const { settings, log } = input;
-  const { database, identity, connection, wakeRelay, wakeTaker, wakeTakers, notifier, listener } = base;
+  const { database, identity, connection, wakeTaker, wakeTakers, notifier, listener } = base;
   const recorder = new LateRecorder(database, identity, log);
   const { transport } = base;
   const consumer = consumerOf(input, base, recorder);
@@ -190,18 +103,7 @@ function lifecycle(
     lock: new WorkerLockService(database, identity, appName(), exclusive, consumer, wakeTaker, log),
     consumer,
     recorder,
-    relay: new RelayService(
-      database,
-      settings,
-      transport,
-      base.floor,
-      identity,
-      wakeRelay,
-      wakeTaker,
-      notifier.deliveries,
-      (letter) => base.alert.raise(letter),
-      log,
-    ),
+    relay: relayOf(input, base),
     taker: new TakerService(database, connection, consumer, identity, settings, wakeTaker, log),
     others: [
       new SweepService(database, connection, consumer, identity, wakeTakers, log),
@@ -231,6 +133,22 @@ function consumerOf(input: WiringInput, base: Foundation, recorder: LateRecorder
   const handler = deliveryHandler(input, base, recorder);
   const brokered = transport.capabilities.firstDelivery === 'message';
   return new ConsumerService(handler, recorder, identity, wakeTaker, intake, brokered, log);
+}
+
+function relayOf({ settings, log }: WiringInput, base: Foundation): RelayService {
+  const { database, transport, floor, identity, wakeRelay, wakeTaker, notifier, alert } = base;
+  return new RelayService(
+    database,
+    settings,
+    transport,
+    floor,
+    identity,
+    wakeRelay,
+    wakeTaker,
+    notifier.deliveries,
+    (letter) => alert.raise(letter),
+    log,
+  );
 }
 
 function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerService {
