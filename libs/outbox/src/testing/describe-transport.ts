@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { TransportCapabilities, TransportFactory } from '../core/transport.js';
@@ -25,7 +26,8 @@ const slowMs = 60_000;
  */
 export function describeTransport(
   name: string,
-  makeTransport: () => TransportFactory,
+  /** Called for each app; `run` names the test, for a broker that several tests share. */
+  makeTransport: (run: string) => TransportFactory,
   capabilities: TransportCapabilities,
   setup: TransportSetup,
   api: TestApi = globalThis as unknown as TestApi,
@@ -35,7 +37,8 @@ export function describeTransport(
     api.beforeEach(() => bench.open());
     api.afterEach(() => bench.close());
     const test = (what: string, body: (bench: Bench) => Promise<void>): void => api.it(what, () => body(bench), slowMs);
-    test('declares its capabilities', async () => assert.deepEqual(makeTransport().capabilities, capabilities));
+    test('declares its capabilities', async () =>
+      assert.deepEqual(makeTransport('declares').capabilities, capabilities));
     deliverySuite(test);
     loadSuite(test);
     faultSuite(test);
@@ -215,16 +218,18 @@ class Bench {
   private client: Client | undefined;
   private dropDatabase: (() => Promise<void>) | undefined;
   private url = '';
+  private run = '';
   private readonly apps = new Set<ProbeApp>();
 
   constructor(
-    private readonly makeTransport: () => TransportFactory,
+    private readonly makeTransport: (run: string) => TransportFactory,
     private readonly setup: TransportSetup,
   ) {}
 
   async open(): Promise<void> {
     const { url, drop } = await this.setup.database();
     this.url = url;
+    this.run = randomUUID().slice(0, 8);
     this.dropDatabase = drop;
     this.client = new Client({ connectionString: url, application_name: 'conformance' });
     await this.client.connect();
@@ -238,7 +243,7 @@ class Bench {
   }
 
   async app(name: string, options: Omit<ProbeOptions, 'url' | 'transport'>): Promise<ProbeApp> {
-    const app = await bootProbe(name, { ...options, url: this.url, transport: this.makeTransport() });
+    const app = await bootProbe(name, { ...options, url: this.url, transport: this.makeTransport(this.run) });
     this.apps.add(app);
     return app;
   }
