@@ -95,7 +95,7 @@ module.exports = {
       'doors-only',
       "The demo, the tests, the migrations, the benchmark and the soak use the package's doors.",
       { path: '^(src|test|migrations|bench|soak)/' },
-      { path: `${lib}/`, pathNot: `${lib}/(index|testing/index)\\.ts` },
+      { path: `${lib}/`, pathNot: `${lib}/(index|testing/index|transports/jetstream/index)\\.ts` },
     ),
     rule(
       'no-inner-nest',

@@ -34,6 +34,7 @@ const shared = {
   transformIgnorePatterns: [`/node_modules/(?!(${esmPackages.join('|')})/)`],
   moduleNameMapper: {
     '^nestjs-outbox$': '<rootDir>/libs/outbox/src/index.ts',
+    '^nestjs-outbox/jetstream$': '<rootDir>/libs/outbox/src/transports/jetstream/index.ts',
     '^nestjs-outbox/testing$': '<rootDir>/libs/outbox/src/testing/index.ts',
     '^throwaway-nats$': '<rootDir>/libs/throwaway-nats/src/index.ts',
     '^throwaway-postgres$': '<rootDir>/libs/throwaway-postgres/src/index.ts',
@@ -75,6 +76,14 @@ module.exports = {
       rootDir: __dirname,
       globals: { outboxTransport: 'memory' },
       testMatch: overMemory.map((name) => `<rootDir>/test/e2e/${name}.e2e-spec.ts`),
+      ...server,
+    },
+    {
+      ...shared,
+      displayName: 'jetstream',
+      rootDir: __dirname,
+      globals: { outboxTransport: 'jetstream' },
+      testMatch: ['<rootDir>/test/**/*.e2e-spec.ts'],
       ...server,
     },
   ],

@@ -9,7 +9,9 @@ import type {
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { type EventManifest, EventPublisher, memory, OutboxModule, type OutboxRootOptions } from 'nestjs-outbox';
+import { jetstream } from 'nestjs-outbox/jetstream';
 import { DataSource, type DataSourceOptions } from 'typeorm';
+import { natsUrl } from './test-database.js';
 
 export interface TestAppOptions {
   readonly url: string;
@@ -47,7 +49,7 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
           retryAttempts: 0,
           ...options.typeorm,
         }),
-        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(), ...options.outbox }),
+        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(options.url), ...options.outbox }),
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],
@@ -78,8 +80,13 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
 }
 
 /** The transport of the Jest project that runs; the default one unless it says otherwise (jest.config.cjs). */
-function transport(): Pick<OutboxRootOptions, 'transport'> {
-  return (globalThis as { outboxTransport?: string }).outboxTransport === 'memory' ? { transport: memory() } : {};
+function transport(url: string): Pick<OutboxRootOptions, 'transport'> {
+  const { outboxTransport } = globalThis as { outboxTransport?: string };
+  if (outboxTransport === 'memory') return { transport: memory() };
+  if (outboxTransport !== 'jetstream') return {};
+  // All apps on one database share a stream, and no others do.
+  const stream = new URL(url).pathname.slice(1);
+  return { transport: jetstream({ servers: natsUrl(), stream, prefix: stream, ackWait: '2s' }) };
 }
 
 /** Nest's logger for tests: keeps every line. */
