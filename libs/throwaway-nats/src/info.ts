@@ -10,7 +10,8 @@ export interface NatsInfo {
 /** The first line a server sends, in the clear even where TLS is asked for next. */
 export function readInfo(url: string, withinMs = 5_000): Promise<NatsInfo> {
   const [first = ''] = url.split(',');
-  const { hostname, port } = new URL(first.includes('://') ? first : `nats://${first}`);
+  const { hostname: bracketed, port } = new URL(first.includes('://') ? first : `nats://${first}`);
+  const hostname = bracketed.replace(/^\[(.*)\]$/, '$1');
   return new Promise((resolve, reject) => {
     const socket = connect(Number(port || 4222), hostname);
     const fail = (error: Error): void => {
