@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { findNats, natsRemedy } from './find.js';
+import { frozen } from './frozen.js';
 import { Guard } from './guard.js';
 import { freePort } from './port.js';
 
@@ -17,8 +18,8 @@ export interface ThrowawayNats {
   readonly storage: string;
   /** Undefined while it does not run. */
   readonly pid: number | undefined;
-  /** Freezes the server (SIGSTOP): connections stay open and nothing is answered. */
-  pause(): void;
+  /** Freezes the server (SIGSTOP); from when it resolves connections stay open and nothing is answered. */
+  pause(): Promise<void>;
   unpause(): void;
   /** Ends it in order, and keeps its data. */
   stopServer(): Promise<void>;
@@ -93,8 +94,10 @@ class Server implements ThrowawayNats {
     return this.child?.pid;
   }
 
-  pause(): void {
+  async pause(): Promise<void> {
+    const { pid } = this.running();
     this.running().kill('SIGSTOP');
+    if (pid) await frozen(pid);
   }
 
   unpause(): void {

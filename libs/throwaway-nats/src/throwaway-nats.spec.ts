@@ -91,14 +91,14 @@ describeWithOwnNats('a throw-away nats-server', () => {
 
   it('answers nothing while it is paused, and is stopped nevertheless', async () => {
     const server = await start();
-    server.pause();
+    await server.pause();
     await expect(readInfo(server.url, 300)).rejects.toThrow('nothing came within 300 ms');
     server.unpause();
     expect(await readInfo(server.url)).toMatchObject({ jetstream: true });
-    server.pause();
+    await server.pause();
     await server.stopServer();
     await server.start();
-    server.pause();
+    await server.pause();
     await server.stop();
     expect(existsSync(dirname(server.storage))).toBe(false);
   });
