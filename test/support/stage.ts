@@ -25,6 +25,13 @@ export interface Stage {
   drained(durable?: string): Promise<void>;
 }
 
+/** Whether an event has left the queue and is with a broker: a durable that is to get it has neither verdict nor row. */
+const onItsWay = (schema: string, which = 'true'): string => `EXISTS (SELECT 1 FROM ${schema}.events e JOIN ${schema}.durables d ON d.state = 'active' AND ${which}
+  AND EXISTS (SELECT 1 FROM ${schema}.durable_types y WHERE y.durable = d.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since)
+  WHERE NOT EXISTS (SELECT 1 FROM ${schema}.handled h WHERE h.event_id = e.id AND h.durable IN (0, d.id))
+    AND NOT EXISTS (SELECT 1 FROM ${schema}.deliveries x WHERE x.event_id = e.id AND x.durable = d.id)
+    AND NOT EXISTS (SELECT 1 FROM ${schema}.queue q WHERE q.event_id = e.id))`;
+
 /**
  * Registers the hooks of a `describe`: a database with the table `effects` and what `setup` adds; afterwards the apps
  * are closed, and whatever they left on the server fails the suite.
@@ -47,7 +54,7 @@ export function useStage(...setup: readonly string[]): Stage {
         // Not now(): that is before the snapshot, and what another relay did between the two would count as later.
         const sql = `SELECT (SELECT count(*) FROM ${schema}.queue WHERE due_at <= clock_timestamp())
           + (SELECT count(*) FROM ${schema}.deliveries WHERE lease IS NOT NULL OR due_at <= clock_timestamp()
-            OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}')) = 0`;
+            OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}')) = 0 AND NOT ${onItsWay(schema)}`;
         return stage.database.value<boolean>(sql);
       });
     },
@@ -55,7 +62,8 @@ export function useStage(...setup: readonly string[]): Stage {
       await eventually('the queue and the deliveries are empty', () =>
         stage.database.value<boolean>(
           `SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS
-            (SELECT 1 FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)`,
+            (SELECT 1 FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)
+            AND NOT ${onItsWay('outbox', '($1::text IS NULL OR d.name = $1)')}`,
           [durable ?? null],
         ),
       );

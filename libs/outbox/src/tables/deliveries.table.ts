@@ -109,8 +109,8 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int
   AND (event_id, durable) NOT IN (SELECT * FROM unnest($2::uuid[], $3::smallint[])) FOR UPDATE SKIP LOCKED))`;
 
 /** Of a message, what a row of the fan-out would have been: its event is there, the durable is meant, and nobody has a verdict. */
-const meantSql = `EXISTS (SELECT 1 FROM outbox.events e JOIN outbox.durable_types y ON y.durable = u.durable AND y.ended_at IS NULL
-    AND e.type LIKE y.matcher AND e.created_at >= y.since WHERE e.bucket = outbox.bucket(u.id) AND e.id = u.id)
+const meantSql = `EXISTS (SELECT 1 FROM outbox.events e JOIN outbox.durables n ON n.id = u.durable AND n.state = 'active'
+    JOIN outbox.durable_types y ON y.durable = n.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since WHERE e.bucket = outbox.bucket(u.id) AND e.id = u.id)
   AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(u.id) AND h.event_id = u.id AND h.durable IN (0, u.durable))`;
 
 /**

@@ -32,7 +32,7 @@ BEGIN
     INTO tenant_id, type, subject, payload, headers, created, created_ms FROM outbox.events_@ e WHERE e.bucket = @ AND e.id = ev;
   IF NOT FOUND THEN RETURN; END IF;
   -- What the fan-out asks of the durable: a broker's consumer may begin earlier than the durable does, and get more types.
-  PERFORM 1 FROM outbox.durable_types y WHERE y.durable = du AND y.ended_at IS NULL AND claim_message_@.type LIKE y.matcher AND created >= y.since;
+  PERFORM 1 FROM outbox.durables d JOIN outbox.durable_types y ON y.durable = d.id WHERE d.id = du AND d.state = 'active' AND y.ended_at IS NULL AND claim_message_@.type LIKE y.matcher AND created >= y.since;
   IF NOT FOUND THEN RETURN; END IF;
   INSERT INTO outbox.handled_@ (bucket, event_id, durable, verdict, attempts, worker) VALUES (@, ev, du, 'd', 1, le)
     ON CONFLICT DO NOTHING;
