@@ -164,7 +164,7 @@ export class ConsumerService implements DeliveryReceiver {
 
   private laneRoom(lane: Lane): number {
     const slots = Math.min(this.slots, lane.subscription.concurrency ?? this.slots);
-    const most = this.identity.others === 0 && !this.brokered ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
+    const most = this.brokered ? 4 * slots : this.identity.others === 0 ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
     return Math.max(0, most - lane.waiting.length - lane.running);
   }
 

@@ -18,6 +18,8 @@ export interface BrokerBatchParts {
   readonly connection: InfrastructureConnection;
   readonly batch: number;
   readonly from: { readonly floor: string; readonly reachMs: number };
+  /** The broker refused events for what they are. */
+  readonly refused: (first: LockedRow, reason: string, count: number) => void;
   /** An event became a dead letter of the relay. */
   readonly gaveUp: (letter: DeadLetterNotice) => Promise<void>;
 }
@@ -94,7 +96,7 @@ async function sent(
 }
 
 async function settle(
-  { database, connection, gaveUp }: BrokerBatchParts,
+  { database, connection, refused: tell, gaveUp }: BrokerBatchParts,
   rows: readonly LockedRow[],
   outcomes: readonly SendOutcome[],
 ): Promise<number> {
@@ -105,6 +107,8 @@ async function settle(
   const gone = rows.filter((_, i) => outcomes[i]?.kind === 'sent');
   const givenUp = refused.filter(({ row }) => row.attempts + 1 >= mostRefusals);
   const later = refused.filter(({ row }) => row.attempts + 1 < mostRefusals);
+  const [first] = later;
+  if (first) tell(first.row, first.reason, later.length);
   const { queue } = database;
   const statements: Bound[] = [];
   if (gone.length > 0) statements.push(queue.confirm(gone.map(({ tid }) => tid)));

@@ -4,7 +4,7 @@ import type { FanOut, ForwardCounts, OutgoingBatch, OutgoingRow, SendResult, Tra
 import type { DeadLetterNotice } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
-import { scheduledChunk } from '../tables/queue.table.js';
+import { type LockedRow, scheduledChunk } from '../tables/queue.table.js';
 import { interval } from '../tables/wire/statement.js';
 import { brokerBatch } from './broker-batch.js';
 
@@ -16,6 +16,8 @@ export interface RelayPassParts {
   readonly batch: number;
   /** This worker's number; `undefined` while it holds no lock, and then nothing is leased to it. */
   readonly worker: number | undefined;
+  /** A broker refused events for what they are; they are tried again, slower each time. */
+  readonly refused: (first: LockedRow, reason: string, count: number) => void;
   /** A broker refused an event for good. */
   readonly gaveUp: (letter: DeadLetterNotice) => Promise<void>;
 }

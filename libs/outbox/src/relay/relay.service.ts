@@ -10,6 +10,8 @@ import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { DeadLetterNotice, OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import type { LockedRow } from '../tables/queue.table.js';
+import { mostRefusals } from './broker-batch.js';
 import { type RelayPassCounts, relayPass } from './relay-pass.js';
 
 /**
@@ -67,6 +69,7 @@ export class RelayService extends BackgroundService {
       floor: this.floor,
       batch: this.settings.relayBatch,
       worker: this.identity.number,
+      refused: (first, reason, count) => this.refused(first, reason, count),
       gaveUp: this.gaveUp,
     }).catch((error) => {
       this.identity.doubt();
@@ -75,4 +78,16 @@ export class RelayService extends BackgroundService {
       throw error;
     });
   }
+
+  private refused({ type, id, attempts }: LockedRow, reason: string, count: number): void {
+    const others = count > 1 ? `, and ${count - 1} more events` : '';
+    this.throttled.warn(
+      'refused',
+      `${this.transport.name} refused ${type ?? ''} ${id}${others} (try ${attempts + 1} of ${mostRefusals}): ${firstLine(reason)}`,
+    );
+  }
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? '';
 }

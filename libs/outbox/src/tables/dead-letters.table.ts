@@ -1,3 +1,4 @@
+import { relayName } from './queue.table.js';
 import { inSchema, statement } from './wire/statement.js';
 
 export interface DeadLetterRow {
@@ -40,16 +41,21 @@ ORDER BY dead_at, event_id, durable LIMIT $5::int`;
 /**
  * Parameters: event id, durable. The verdict's DELETE decides between two operators, and without it nothing changes: a
  * letter must not be closed when nothing is delivered again. Only while the event row is there, because nothing runs
- * without it.
+ * without it. A letter of the relay's was forwarded to nobody: it goes back into the queue.
  */
 const retrySql = `
-WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
+WITH r AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried'
+      WHERE event_id = $1::uuid AND durable = $2::text AND durable = '${relayName}' AND resolved_at IS NULL
+        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING event_id),
+q AS (INSERT INTO outbox.queue (event_id) SELECT event_id FROM r RETURNING event_id),
+m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
       WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL
         AND h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x'
         AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING h.event_id, h.durable),
 dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried' FROM m
-      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text)
-INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id AS id`;
+      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text),
+d AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id)
+SELECT event_id AS id FROM d UNION ALL SELECT event_id FROM q`;
 
 /** Parameters: event id, durable, resolution. */
 const resolveSql = `

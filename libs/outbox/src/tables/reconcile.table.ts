@@ -1,3 +1,4 @@
+import { relayName } from './queue.table.js';
 import { inSchema, statement } from './wire/statement.js';
 
 export interface LookedAtRow {
@@ -77,6 +78,7 @@ i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, $1::smallin
       WHERE EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = $1::smallint AND y.ended_at IS NULL AND p.type LIKE y.matcher AND p.created_at >= y.since)
       AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(p.id) AND h.event_id = p.id AND h.durable IN (0, $1::smallint))
       AND NOT EXISTS (SELECT 1 FROM outbox.queue q WHERE q.event_id = p.id AND q.attempts > 0)
+      AND NOT EXISTS (SELECT 1 FROM outbox.dead_letters l WHERE l.event_id = p.id AND l.durable = '${relayName}' AND l.resolution IS DISTINCT FROM 'retried')
       ON CONFLICT DO NOTHING RETURNING 1)
 SELECT (SELECT count(*)::int FROM i) AS found, (SELECT count(*)::int FROM p) AS looked, (SELECT max(id::text) FROM p) AS last`;
 

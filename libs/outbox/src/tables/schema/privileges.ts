@@ -86,6 +86,7 @@ const retrier: readonly Privilege[] = [
   table('dead_letters', 'UPDATE', 'resolved_at resolution'),
   table('handled', 'DELETE'),
   table('deliveries', 'INSERT', 'event_id durable'),
+  ...since(3, table('queue', 'INSERT', 'event_id')),
 ];
 
 export const privilegesOf: Readonly<Record<Actor, readonly Privilege[]>> = { publisher, worker, operator, retrier };

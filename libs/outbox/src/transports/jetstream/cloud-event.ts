@@ -6,6 +6,10 @@ import type { OutgoingRow } from '../../core/transport.js';
 const reserved = /^(ce-|nats-|content-type$)/i;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
+/** What the protocol takes as it is; of the rest some ends the connection, some is changed on the way. */
+const plainName = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+const plainValue = /^(?! )[\x20-\x7e]*(?<! )$/;
+
 /** Which outbox a message comes from, and under which name it is known outside. */
 export interface Origin {
   readonly installation: string;
@@ -15,11 +19,14 @@ export interface Origin {
 /**
  * CloudEvents 1.0 in binary mode, as the NATS protocol binding has it: attributes as `ce-` headers, the payload as it is.
  * Extensions: `tenantid`, and `outboxid`, which tells one outbox of a shared stream from another. Headers of the
- * publisher (`traceparent`) travel beside them under their own names.
+ * publisher (`traceparent`) travel beside them under their own names; when one of them cannot, all of them are in
+ * `outboxheaders` as well, as base64 of their JSON: a header must never keep an event from being delivered.
  */
 export function messageHeaders(event: OutgoingRow, origin: Origin): MsgHdrs {
   const all = headers();
-  for (const [name, value] of Object.entries(event.headers)) if (!reserved.test(name)) all.set(name, value);
+  const own = Object.entries(event.headers);
+  const plain = own.filter(([name, value]) => plainName.test(name) && plainValue.test(value) && !reserved.test(name));
+  for (const [name, value] of plain) all.set(name, value);
   const attributes: Record<string, string | null> = {
     specversion: '1.0',
     id: event.id,
@@ -29,6 +36,7 @@ export function messageHeaders(event: OutgoingRow, origin: Origin): MsgHdrs {
     subject: event.subject,
     tenantid: event.tenantId,
     outboxid: origin.installation,
+    outboxheaders: plain.length === own.length ? null : Buffer.from(JSON.stringify(event.headers)).toString('base64'),
   };
   for (const [name, value] of Object.entries(attributes)) if (value !== null) all.set(`ce-${name}`, encoded(value));
   all.set('content-type', 'application/json');
@@ -53,16 +61,22 @@ export function eventOf(id: string, type: string, all: MsgHdrs | undefined, data
   };
   const occurredAt = new Date(attribute('time') ?? Number.NaN);
   if (Number.isNaN(occurredAt.getTime())) throw new Error('its ce-time is no time');
-  const others = (all?.keys() ?? []).filter((name) => !reserved.test(name));
   return {
     id,
     type,
     payload: JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data)),
     tenantId: attribute('tenantid'),
     subject: attribute('subject'),
-    headers: Object.fromEntries(others.map((name) => [name, all?.get(name) ?? ''])),
+    headers: headersOf(all),
     occurredAt,
   };
+}
+
+function headersOf(all: MsgHdrs | undefined): Record<string, string> {
+  const whole = all?.get('ce-outboxheaders');
+  if (whole) return JSON.parse(Buffer.from(whole, 'base64').toString('utf8'));
+  const names = (all?.keys() ?? []).filter((name) => !reserved.test(name));
+  return Object.fromEntries(names.map((name) => [name, all?.get(name) ?? '']));
 }
 
 /** As the HTTP binding says, which that of NATS follows: everything but printable ASCII, and blank, quote and percent. */

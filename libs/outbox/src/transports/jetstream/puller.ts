@@ -37,6 +37,7 @@ export class Puller extends BackgroundService {
   private consumer: Consumer | undefined;
   private messages: ConsumerMessages | undefined;
   private arrived: JsMsg[] = [];
+  private mostRoom = 1;
   private readonly patterns: readonly string[];
 
   constructor(
@@ -69,7 +70,9 @@ export class Puller extends BackgroundService {
   protected async turn(): Promise<number> {
     const { link, receiver, watchdog } = this.parts;
     const room = receiver.room().get(this.durable.id) ?? 0;
-    if (room <= 0 || !link.connected) return idleMs;
+    this.mostRoom = Math.max(this.mostRoom, room);
+    // Not one by one as slots come free: a request for each message costs as much as the message.
+    if (room < this.mostRoom / 2 || !link.connected) return idleMs;
     try {
       await this.fetch(room);
       return 0;
