@@ -74,6 +74,7 @@ export function wire(input: WiringInput): OutboxParts {
       works(settings) ? base.identity : undefined,
       settings.pollMs,
       () => base.listener?.listening ?? null,
+      () => (works(settings) ? (base.transport.problems?.() ?? []) : []),
     ),
   };
 }

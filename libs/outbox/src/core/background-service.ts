@@ -1,7 +1,11 @@
 import { loopBackoff } from './backoff.js';
-import { databaseTrouble } from './database-errors.js';
+import { databaseTrouble, errorCode } from './database-errors.js';
 import { type Log, ThrottledLog } from './throttled-log.js';
 import { WakeSignal } from './wake-signal.js';
+
+/** Between two tries after an error, at most. A broker that is away costs the database nothing, and is waited for keenly. */
+const mostMs = 10_000;
+const mostBrokerMs = 2_000;
 
 /**
  * One lifecycle for every loop of the library: the service owns waiting, errors and stop; what it does in one turn is
@@ -59,14 +63,20 @@ export abstract class BackgroundService {
       return { milliseconds: await this.turn(signal), failed: false };
     } catch (error) {
       if (!signal.aborted) this.report(error);
-      return { milliseconds: loopBackoff(failures), failed: true };
+      return { milliseconds: loopBackoff(failures, 100, isBrokerTrouble(error) ? mostBrokerMs : mostMs), failed: true };
     }
   }
 
   private report(error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
     const trouble = databaseTrouble(error);
-    if (trouble === 'other') this.throttled.error('turn', `${this.name} failed and goes on: ${text}`);
+    if (isBrokerTrouble(error)) this.throttled.warn('turn', `${this.name} waits for the broker: ${text}`);
+    else if (trouble === 'other') this.throttled.error('turn', `${this.name} failed and goes on: ${text}`);
     else this.throttled.warn('turn', `${this.name} waits, the database does not answer (${trouble}): ${text}`);
   }
+}
+
+/** Said by transports about what carries their messages. */
+function isBrokerTrouble(error: unknown): boolean {
+  return errorCode(error) === 'OUTBOX_BROKER';
 }

@@ -8,6 +8,7 @@ export type HealthCode =
   | 'deliveries'
   | 'unserved'
   | 'listener'
+  | 'broker'
   | 'dead-letters'
   | 'job-hung'
   | 'job-late'

@@ -1,5 +1,6 @@
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
+import type { TransportProblem } from '../core/transport.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import { type HealthPart, healthNeeds, healthParts } from '../tables/health.table.js';
@@ -39,6 +40,8 @@ export class OutboxHealth {
     private readonly pollMs: number,
     /** Whether other processes can wake this one; null where nobody else works. */
     private readonly listening: () => boolean | null = () => null,
+    /** What the transport says of its broker. */
+    private readonly transport: () => readonly TransportProblem[] = () => [],
   ) {}
 
   /** Never throws, and never takes longer than 5 seconds: a database that does not answer is a red report. */
@@ -46,7 +49,7 @@ export class OutboxHealth {
     try {
       const { answers, problems } = await withDeadline('it', answerMs, this.look());
       const figures = figuresOf(answers, this.identity, this.listening());
-      return healthReport(figures, [...problems, ...judge(figures, this.pollMs)]);
+      return healthReport(figures, [...problems, ...this.broker(), ...judge(figures, this.pollMs)]);
     } catch (error) {
       return this.unanswered(error);
     }
@@ -107,7 +110,15 @@ export class OutboxHealth {
     const worker = this.identity
       ? { number: this.identity.number ?? null, holdsLock: null, listening: this.listening() }
       : null;
-    return healthReport({ ...noFigures, worker }, [{ status: 'red', code: 'database', message }]);
+    return healthReport({ ...noFigures, worker }, [{ status: 'red', code: 'database', message }, ...this.broker()]);
+  }
+
+  private broker(): HealthProblem[] {
+    return this.transport().map(({ status, message }) => ({
+      status: status === 'down' ? 'red' : 'yellow',
+      code: 'broker',
+      message: `${message}; events wait in the queue meanwhile, and retries go on`,
+    }));
   }
 }
 
