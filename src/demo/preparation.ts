@@ -5,6 +5,7 @@ import { Outbox1764374400000 } from '../../migrations/1764374400000-outbox.js';
 import { DemoTables1764374400001 } from '../../migrations/1764374400001-demo-tables.js';
 import { Outbox21764374400002 } from '../../migrations/1764374400002-outbox-2.js';
 import { DemoJobs1764374400003 } from '../../migrations/1764374400003-demo-jobs.js';
+import { Outbox31764374400004 } from '../../migrations/1764374400004-outbox-3.js';
 import { DemoError, wordsOf } from './demo-error.js';
 
 /** Holds what the migrations grant; the roles that log in are members of it. */
@@ -92,7 +93,13 @@ async function migrate(url: string): Promise<void> {
   const dataSource = new DataSource({
     type: 'postgres',
     url,
-    migrations: [Outbox1764374400000, DemoTables1764374400001, Outbox21764374400002, DemoJobs1764374400003],
+    migrations: [
+      Outbox1764374400000,
+      DemoTables1764374400001,
+      Outbox21764374400002,
+      DemoJobs1764374400003,
+      Outbox31764374400004,
+    ],
     migrationsTableName: 'outbox_demo_migrations',
   });
   await dataSource.initialize();

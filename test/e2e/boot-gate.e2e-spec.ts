@@ -69,7 +69,7 @@ describe('a wrong set-up does not boot', () => {
     const installed = await stage.database.value<boolean>(`SELECT to_regclass('outbox.workers') IS NOT NULL`);
     if (!installed) return;
     await stage.database.query('TRUNCATE outbox.durables, outbox.durable_types, outbox.workers');
-    await stage.database.query('UPDATE outbox.schema_version SET version = 2, min_library = 1');
+    await stage.database.query('UPDATE outbox.schema_version SET version = 3, min_library = 1');
   });
 
   async function problems(options: Omit<TestAppOptions, 'url'>): Promise<readonly BootProblem[]> {
@@ -109,14 +109,14 @@ describe('a wrong set-up does not boot', () => {
     const version = (set: string) => stage.database.query(`UPDATE outbox.schema_version SET ${set}`);
 
     it('that is missing: it names the migration', () =>
-      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 2 })'));
+      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 3 })'));
 
     it('that is missing under another name', () =>
       refused(
         { outbox: { schema: { name: 'elsewhere', onStart: 'verify' } } },
         'schema',
         /'elsewhere'/,
-        /to: 2, schema: 'elsewhere'/,
+        /to: 3, schema: 'elsewhere'/,
       ));
 
     it('that is too old, or too new', async () => {
@@ -125,11 +125,11 @@ describe('a wrong set-up does not boot', () => {
       await refused(
         verify,
         'schema',
-        /is at version 1, this library needs 2/,
-        /outboxSchema\.up\(queryRunner, \{ to: 2 \}\)/,
+        /is at version 1, this library needs 3/,
+        /outboxSchema\.up\(queryRunner, \{ to: 3 \}\)/,
       );
       await owner((source) => outboxSchema.up(source));
-      await version('version = 2, min_library = 99');
+      await version('version = 3, min_library = 99');
       await refused(verify, 'schema', /too new for this library; update nestjs-outbox/);
       // A newer schema that says this library can run on it is no reason to refuse: a rollback must work.
       await version('version = 7, min_library = 1');

@@ -4,7 +4,7 @@ import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import { createDatabase, type TestDatabase } from '../support/test-database.js';
 
-const newest = 2;
+const newest = 3;
 
 class AddOutbox1700000000000 implements MigrationInterface {
   up = (runner: QueryRunner): Promise<void> => outboxSchema.up(runner, { to: 1 });
@@ -37,6 +37,11 @@ describe('the schema moves in numbered steps', () => {
       `SELECT relkind::text AS kind, relname::text AS name FROM pg_class WHERE relnamespace = to_regnamespace($1)
        UNION ALL SELECT 'function', oid::regprocedure::text FROM pg_proc WHERE pronamespace = to_regnamespace($1) ORDER BY 1, 2`,
       [schema],
+    );
+  const columns = () =>
+    database.query(
+      `SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+       WHERE c.relnamespace = 'outbox'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2`,
     );
   const exists = (schema = 'outbox') => database.value<boolean>('SELECT to_regnamespace($1) IS NOT NULL', [schema]);
 
@@ -114,13 +119,35 @@ describe('the schema moves in numbered steps', () => {
     expect(await exists()).toBe(false);
   });
 
-  it('a step says how old a library may be to run on it: version 2 takes one that knows version 1 alone', async () => {
+  it('version 3 adds columns to what is there, gives the outbox an id of its own, and takes both away again', async () => {
+    const source = await connect();
+    await outboxSchema.up(source, { to: 2 });
+    await database.query(`INSERT INTO outbox.durables (name) VALUES ('ledger')`);
+    const seen = () => Promise.all([contents(), columns(), database.query('SELECT * FROM outbox.durables')]);
+    const before = await seen();
+    const ids = new Set<string>();
+    for (let round = 0; round < 2; round++) {
+      await outboxSchema.up(source, { to: 3 });
+      expect(await version()).toBe(3);
+      ids.add(await database.value<string>('SELECT installation::text FROM outbox.schema_version'));
+      // No broker serves what was there before.
+      expect(await database.value('SELECT verified_to FROM outbox.durables')).toBeNull();
+      await outboxSchema.down(source, { to: 2 });
+      expect(await version()).toBe(2);
+      expect(await seen()).toEqual(before);
+    }
+    expect(ids.size).toBe(2);
+  });
+
+  it('a step says how old a library may be to run on it: 2 and 3 take one that knows version 1 alone', async () => {
     const source = await connect();
     const minLibrary = () => database.value<number>('SELECT min_library FROM outbox.schema_version');
     await outboxSchema.up(source, { to: 1 });
     expect(await minLibrary()).toBe(1);
-    await outboxSchema.up(source, { to: 2 });
-    expect(await minLibrary()).toBe(1);
+    for (const to of [2, 3]) {
+      await outboxSchema.up(source, { to });
+      expect(await minLibrary()).toBe(1);
+    }
   });
 
   it('down leaves alone what is not its own', async () => {
@@ -191,7 +218,7 @@ describe('the schema moves in numbered steps', () => {
     const source = await connect();
     await expect(outboxSchema.up(source, { to: newest + 1 })).rejects.toMatchObject({
       code: 'OUTBOX_SCHEMA',
-      message: expect.stringMatching(/no outbox schema version 3; this library knows 0 \(none\) to 2/),
+      message: expect.stringMatching(/no outbox schema version 4; this library knows 0 \(none\) to 3/),
     });
     await expect(outboxSchema.down(source, { to: -1 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });
     await expect(outboxSchema.up(source, { to: 0.5 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });
