@@ -22,6 +22,10 @@ const chunk = 5_000;
  * whatever the broker says, so that no day is forgotten before; and once a day everything is looked at, for what was
  * committed behind the watermark.
  *
+ * Workers without a broker look, too, at durables that one has served: all that it may still have becomes rows. They go
+ * on for two days after the last look at everything by a worker that has one: who published to it last is not known, and
+ * a single look covers nothing of the moments before it.
+ *
  * | dies | what is left | who repairs it |
  * |---|---|---|
  * | after a durable was claimed for a look | the watermark, where it was | the next look, anybody's |
@@ -65,13 +69,15 @@ export class ReconcilerService extends BackgroundService {
     if (!bound) throw new Error('the bound statement returned no row');
     const to = upTo(progress, bound.quiet, bound.overdue);
     const found = await this.chunks(id, all || cursor === null ? firstId : cursor, to);
-    await this.connection.run(reconcile.verified(id, to, String(all)));
-    // A broker of a former set-up: all that it may still have is in the database now.
-    if (!this.brokered) await this.connection.run(reconcile.unserved(id));
+    await this.connection.run(
+      !this.brokered && all ? reconcile.unserved(id) : reconcile.verified(id, to, String(this.brokered && all)),
+    );
     if (found === 0) return;
     this.throttled.warn(
       name,
-      `the broker lost ${found} events for durable '${name}': they are delivered from the database`,
+      this.brokered
+        ? `the broker lost ${found} events for durable '${name}': they are delivered from the database`
+        : `a broker that this process does not use has ${found} events for durable '${name}': they are delivered from the database`,
     );
     this.takers.nudge();
   }

@@ -54,13 +54,16 @@ export class ReconcileTable {
   }
 }
 
-/** One worker a time looks at a durable; one that dies over it is followed by the next look. Retired ones are named to be forgotten. */
+/**
+ * One worker a time looks at a durable; one that dies over it is followed by the next look. Retired ones are named to be
+ * forgotten. Without a broker the look at everything is the last one, a day after it is due for workers that have one.
+ */
 const claimSql = `
 WITH d AS (SELECT id FROM outbox.durables WHERE (state = 'active' AND $2::boolean OR verified_to IS NOT NULL)
       AND (looked_at IS NULL OR looked_at <= clock_timestamp() - $1::interval) ORDER BY id FOR UPDATE SKIP LOCKED)
 UPDATE outbox.durables x SET looked_at = clock_timestamp() FROM d WHERE x.id = d.id
 RETURNING x.id, x.name, x.state, outbox.uuid7_floor(x.verified_to)::text AS cursor,
-  coalesce(x.verified_all_at < clock_timestamp() - interval '1 day', true) AS all`;
+  coalesce(x.verified_all_at < clock_timestamp() - CASE WHEN $2::boolean THEN interval '1 day' ELSE interval '2 days' END, true) AS all`;
 
 /**
  * Ids carry due times. Below the oldest row of the queue nothing is on its way to the broker (what it refused is looked
