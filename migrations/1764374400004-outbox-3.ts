@@ -1,7 +1,7 @@
 import { outboxSchema } from 'nestjs-outbox';
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
-/** Version 3 of the library's tables: a broker for first deliveries. It is needed on every transport. */
+/** Version 3 of the library's tables: first deliveries by a broker, which are no rows. It is needed on every transport. */
 export class Outbox31764374400004 implements MigrationInterface {
   async up(queryRunner: QueryRunner): Promise<void> {
     await outboxSchema.up(queryRunner, { to: 3 });
