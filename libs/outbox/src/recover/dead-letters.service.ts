@@ -1,6 +1,7 @@
 import type { Nudge } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { DeadLetterRow } from '../tables/dead-letters.table.js';
+import { relayName } from '../tables/queue.table.js';
 import type { BatchResult } from '../tables/wire/batch.js';
 import type { Bound } from '../tables/wire/statement.js';
 
@@ -48,12 +49,14 @@ export class DeadLetters {
   }
 
   /**
-   * Handles the event again by `durable` alone, from attempt 1. Resolves to false when there is no open letter, when
-   * another operator was first, or when the event itself has been forgotten.
+   * Handles the event again by `durable` alone, from attempt 1. With `#relay`, which no durable can be named, the event
+   * goes to the broker again, for all of its durables. Resolves to false when there is no open letter, when another
+   * operator was first, or when the event itself has been forgotten.
    */
   async retry(eventId: string, durable: string): Promise<boolean> {
     if (!isUuid(eventId)) return false;
-    const { rows } = await this.send(this.database.deadLetters.retry(eventId, durable));
+    const { retry, forwardAgain } = this.database.deadLetters;
+    const { rows } = await this.send(durable === relayName ? forwardAgain(eventId) : retry(eventId, durable));
     if (rows.length > 0) this.taker.nudge();
     return rows.length > 0;
   }

@@ -19,11 +19,13 @@ export interface DeadLetterRow {
 export class DeadLettersTable {
   readonly list;
   readonly retry;
+  readonly forwardAgain;
   readonly resolve;
 
   constructor(schema: string) {
     this.list = statement<DeadLetterRow>('dead_list', inSchema(schema, listSql));
     this.retry = statement<{ id: string }>('dead_retry', inSchema(schema, retrySql));
+    this.forwardAgain = statement<{ id: string }>('dead_forward_again', inSchema(schema, forwardAgainSql));
     this.resolve = statement<{ id: string }>('dead_resolve', inSchema(schema, resolveSql));
   }
 }
@@ -41,21 +43,23 @@ ORDER BY dead_at, event_id, durable LIMIT $5::int`;
 /**
  * Parameters: event id, durable. The verdict's DELETE decides between two operators, and without it nothing changes: a
  * letter must not be closed when nothing is delivered again. Only while the event row is there, because nothing runs
- * without it. A letter of the relay's was forwarded to nobody: it goes back into the queue.
+ * without it.
  */
 const retrySql = `
-WITH r AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried'
-      WHERE event_id = $1::uuid AND durable = $2::text AND durable = '${relayName}' AND resolved_at IS NULL
-        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING event_id),
-q AS (INSERT INTO outbox.queue (event_id) SELECT event_id FROM r RETURNING event_id),
-m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
+WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
       WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL
         AND h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x'
         AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING h.event_id, h.durable),
 dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried' FROM m
-      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text),
-d AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id)
-SELECT event_id AS id FROM d UNION ALL SELECT event_id FROM q`;
+      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text)
+INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id AS id`;
+
+/** The same for a letter of the relay, which has no verdict: the event is queued again. Parameters: event id. */
+const forwardAgainSql = `
+WITH dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried'
+      WHERE event_id = $1::uuid AND durable = '${relayName}' AND resolved_at IS NULL
+        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING event_id)
+INSERT INTO outbox.queue (event_id) SELECT event_id FROM dl RETURNING event_id AS id`;
 
 /** Parameters: event id, durable, resolution. */
 const resolveSql = `

@@ -75,6 +75,10 @@ SELECT outbox.uuid7_floor(least(statement_timestamp(), (SELECT min(due_at) FROM 
     (SELECT min(xact_start) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL)) - $1::interval)::text AS quiet,
   outbox.uuid7_floor(statement_timestamp() - interval '1 day')::text AS overdue`;
 
+/**
+ * An event that the broker refused for good is nobody's to deliver: its dead letter is an operator's, who may have closed
+ * it by hand. One that was retried is on its way again.
+ */
 const chunkSql = `
 WITH p AS MATERIALIZED (SELECT id, type, created_at FROM outbox.events WHERE id > $2::uuid AND id < $3::uuid ORDER BY id LIMIT $4::int),
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, $1::smallint FROM p

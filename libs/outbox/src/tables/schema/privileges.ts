@@ -86,6 +86,7 @@ const retrier: readonly Privilege[] = [
   table('dead_letters', 'UPDATE', 'resolved_at resolution'),
   table('handled', 'DELETE'),
   table('deliveries', 'INSERT', 'event_id durable'),
+  // Letters of the relay go back into the queue.
   ...since(3, table('queue', 'INSERT', 'event_id')),
 ];
 
