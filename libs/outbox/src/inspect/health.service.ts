@@ -40,7 +40,7 @@ export class OutboxHealth {
     private readonly pollMs: number,
     /** Whether other processes can wake this one; null where nobody else works. */
     private readonly listening: () => boolean | null = () => null,
-    /** What the transport says of its broker. */
+    /** What this process's transport says is wrong. */
     private readonly transport: () => readonly TransportProblem[] = () => [],
   ) {}
 
@@ -49,7 +49,11 @@ export class OutboxHealth {
     try {
       const { answers, problems } = await withDeadline('it', answerMs, this.look());
       const figures = figuresOf(answers, this.identity, this.listening());
-      return healthReport(figures, [...problems, ...this.broker(), ...judge(figures, this.pollMs)]);
+      return healthReport(figures, [
+        ...problems,
+        ...judge(figures, this.pollMs),
+        ...this.transport().map(brokerProblem),
+      ]);
     } catch (error) {
       return this.unanswered(error);
     }
@@ -110,15 +114,8 @@ export class OutboxHealth {
     const worker = this.identity
       ? { number: this.identity.number ?? null, holdsLock: null, listening: this.listening() }
       : null;
-    return healthReport({ ...noFigures, worker }, [{ status: 'red', code: 'database', message }, ...this.broker()]);
-  }
-
-  private broker(): HealthProblem[] {
-    return this.transport().map(({ status, message }) => ({
-      status: status === 'down' ? 'red' : 'yellow',
-      code: 'broker',
-      message: `${message}; events wait in the queue meanwhile, and retries go on`,
-    }));
+    const red = { status: 'red', code: 'database', message } as const;
+    return healthReport({ ...noFigures, worker }, [red, ...this.transport().map(brokerProblem)]);
   }
 }
 
@@ -137,6 +134,10 @@ function unread(part: HealthPart, error: unknown): HealthProblem {
     code: 'unreadable',
     message: `no figures of ${part}: ${textOf(error)}; if it took too long, look for a lock on its tables or a transaction that keeps vacuum from them`,
   };
+}
+
+function brokerProblem({ status, message }: TransportProblem): HealthProblem {
+  return { status: status === 'down' ? 'red' : 'yellow', code: 'broker', message };
 }
 
 /** A refused connection to a name with two addresses is an AggregateError, which has a code and no message. */

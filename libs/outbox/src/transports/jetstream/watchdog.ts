@@ -43,7 +43,10 @@ export class Watchdog extends BackgroundService {
 
   problems(): readonly TransportProblem[] {
     const message = this.parts.link.trouble ?? this.trouble;
-    return message === undefined ? [] : [{ status: 'down', message }];
+    if (message === undefined) return [];
+    const meanwhile =
+      'what is published waits in the queue, retries go on; it comes back by itself, and if not, the log says why';
+    return [{ status: 'down', message: `${message}; ${meanwhile}` }];
   }
 
   /** Everything as it has to be. At a start figures are changed, and a wrong set-up is refused; later what is lost is made again. */
