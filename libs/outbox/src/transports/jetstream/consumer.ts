@@ -12,7 +12,8 @@ import type { Log } from '../../core/throttled-log.js';
 import type { ServedDurable } from '../../core/transport.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import { apiCode, consumerNotFound, isConsumerThere } from './nats-errors.js';
-import { filterOf, filtersOf } from './subjects.js';
+import { SetupRefused } from './setup-refused.js';
+import { filterOf, filtersOf, patternOf, subjectCovers } from './subjects.js';
 
 /**
  * Messages that all workers together may hold unanswered. Nothing is ever parked with the broker, so it only has to be no
@@ -31,62 +32,117 @@ export interface ConsumerParts {
   readonly log: Log;
 }
 
-/** A consumer of another outbox bears the name: they would take each other's messages. */
-export class ConsumerRefused extends Error {
-  readonly code = 'OUTBOX_CONSUMER';
+/** A durable, and what is known of its consumer. */
+export interface Sought {
+  readonly durable: ServedDurable;
+  /** The name it had when it was last looked at. */
+  readonly name: string;
+  /** For one that has to be made: what was published before need not be given. Default: what its types say. */
+  readonly from?: Date | undefined;
+}
 
-  constructor(durable: string, stream: string) {
-    super(
-      `durable '${durable}' is on stream '${stream}' already, for another database: the two would take each other's events; give this one another name`,
-    );
-    this.name = 'ConsumerRefused';
-  }
+export interface Found {
+  readonly name: string;
+  readonly made: boolean;
 }
 
 /**
- * The durable pull consumer of a durable; returns its name, which is the durable's own. What it filters follows from the
- * database, where the types of all versions of the app are registered, so that old and new pods want the same; all else
- * is never changed. On servers before 2.10 a filter is not changed either (2.9.10 accepts it and then delivers nothing):
- * a successor begins where the old one stood, under a name that the filter decides, and the old one is removed.
- *
- * `from`: what was published before need not be given. Messages that a lost consumer leaves out are the reconciler's.
+ * The durable pull consumer of a durable. Its settings are written once: two versions of an app that run side by side
+ * would write them by turns. One whose filters cover what this process wants is good, whatever else it brings; where none
+ * does, a successor begins where the old one stood, under a name that its filters decide, with the old one's filters
+ * beside the new ones, and the old one is removed. (A filter could be changed in place since 2.9.12, but what was
+ * published between the registration of a type and the change would be passed over.) So filters never become fewer: a
+ * process that still knows the old ones would want them back.
  */
-export async function ensureConsumer(
-  parts: ConsumerParts,
-  durable: ServedDurable,
-  from?: Date,
-): Promise<{ name: string; made: boolean }> {
-  const wanted = filtersFor(parts, durable);
-  const standing = await lookUp(parts, durable.name);
-  if (standing && ownerOf(standing) !== parts.installation)
-    throw new ConsumerRefused(durable.name, parts.settings.stream);
-  if (standing && sameFilters(standing, wanted)) return { name: durable.name, made: false };
-  const start = from ?? startOf(durable);
-  if (parts.manyFilters) {
-    if (standing) return refilter(parts, standing, wanted);
-    return { name: durable.name, made: await make(parts, durable.name, wanted, { since: start }) };
-  }
-  return successor(parts, durable, standing, wanted, start);
+export async function ensureConsumer(parts: ConsumerParts, sought: Sought): Promise<Found> {
+  const { durable, name } = sought;
+  const wanted = durable.types.map(({ pattern }) => pattern);
+  const known = await lookUp(parts, name);
+  if (known && ownerOf(known) === parts.installation && covers(parts, known, wanted)) return { name, made: false };
+  const standing = await allStanding(parts, durable.name);
+  if (standing.some((info) => ownerOf(info) !== parts.installation)) throw takenBySomebody(parts, durable.name);
+  const fitting = standing.find((info) => covers(parts, info, wanted));
+  if (!fitting) return successor(parts, sought, standing, wanted);
+  // Whoever made it may have died before it removed the one it follows.
+  const followed = standing.filter((info) => info !== fitting && covers(parts, fitting, patternsIn(parts, info)));
+  for (const { name: old } of followed) await remove(parts, old);
+  return { name: fitting.name, made: false };
 }
 
-export function successorName(durable: string, filter: string): string {
-  // Capitals, which no durable's name has.
-  return `${durable}-${createHash('sha256').update(filter).digest('hex').slice(0, 8).toUpperCase()}`;
+/** The first of a durable bears its name; those after it one more token, by their filters. */
+export function successorName(durable: string, filters: readonly string[]): string {
+  // A capital, which no durable's name has: 'report-20261129' is a durable of its own.
+  return `${durable}-F${createHash('sha256').update(filters.join(' ')).digest('hex').slice(0, 8)}`;
 }
 
 /** Removes all consumers that ever stood for a durable. */
-export async function removeConsumers(
-  { manager, settings, installation }: ConsumerParts,
-  durable: string,
-): Promise<void> {
-  for await (const info of manager.consumers.list(settings.stream))
-    if (standsFor(durable, info.name) && ownerOf(info) === installation)
-      await remove(manager, settings.stream, info.name);
+export async function removeConsumers(parts: ConsumerParts, durable: string): Promise<void> {
+  for (const info of await allStanding(parts, durable))
+    if (ownerOf(info) === parts.installation) await remove(parts, info.name);
 }
 
-function filtersFor({ settings, manyFilters }: ConsumerParts, { types }: ServedDurable): string[] {
-  const patterns = types.map(({ pattern }) => pattern);
-  return manyFilters ? filtersOf(settings.prefix, patterns) : [filterOf(settings.prefix, patterns)];
+async function successor(
+  parts: ConsumerParts,
+  { durable, from }: Sought,
+  standing: readonly ConsumerInfo[],
+  wanted: readonly string[],
+): Promise<Found> {
+  const { prefix } = parts.settings;
+  const patterns = [...standing.flatMap((info) => patternsIn(parts, info)), ...wanted];
+  const filters = parts.manyFilters ? filtersOf(prefix, patterns) : [filterOf(prefix, patterns)];
+  if (standing.length === 0) {
+    const made = await make(parts, durable.name, filters, sinceConfig(from ?? startOf(durable)));
+    // Somebody was first: whose it is, and what it gets, shows at a second look.
+    return made ? { name: durable.name, made } : ensureConsumer(parts, { durable, name: durable.name, from });
+  }
+  const name = successorName(durable.name, filters);
+  // The first that is not settled of the one that is furthest behind; what another has beyond is settled already.
+  const stood = Math.min(...standing.map((info) => info.ack_floor.stream_seq + 1));
+  const made = await make(parts, name, filters, {
+    deliver_policy: DeliverPolicy.StartSequence,
+    opt_start_seq: stood,
+  });
+  for (const info of standing) if (info.name !== name) await remove(parts, info.name);
+  if (made) parts.log.log(`consumer '${name}' follows ${standing.map((info) => info.name).join(', ')}`);
+  return { name, made };
+}
+
+async function make(
+  { manager, settings, installation, log }: ConsumerParts,
+  name: string,
+  filters: readonly string[],
+  start: Partial<ConsumerConfig>,
+): Promise<boolean> {
+  const [one = '', ...more] = filters;
+  try {
+    await manager.consumers.add(settings.stream, {
+      durable_name: name,
+      description: `nestjs-outbox ${installation}`,
+      ack_policy: AckPolicy.Explicit,
+      ack_wait: nanos(settings.ackWaitMs),
+      max_deliver: -1,
+      max_ack_pending: mostPending,
+      replay_policy: ReplayPolicy.Instant,
+      ...start,
+      ...(more.length > 0 ? { filter_subjects: [...filters] } : { filter_subject: one }),
+    });
+    log.log(`consumer '${name}' was made on stream '${settings.stream}': it gets ${filters.join(', ')}`);
+    return true;
+  } catch (error) {
+    if (!isConsumerThere(error)) throw error;
+  }
+  return false;
+}
+
+function sinceConfig(since: Date | undefined): Partial<ConsumerConfig> {
+  if (!since) return { deliver_policy: DeliverPolicy.All };
+  return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(since.getTime() - skewMs).toISOString() };
+}
+
+/** The earliest of its types; what a later type had before is acknowledged unrun. */
+function startOf({ types }: ServedDurable): Date | undefined {
+  if (types.some(({ since }) => since === null)) return undefined;
+  return new Date(Math.min(...types.map(({ since }) => since?.getTime() ?? 0)));
 }
 
 async function lookUp({ manager, settings }: ConsumerParts, name: string): Promise<ConsumerInfo | undefined> {
@@ -98,96 +154,45 @@ async function lookUp({ manager, settings }: ConsumerParts, name: string): Promi
   }
 }
 
-async function refilter({ manager, settings, log }: ConsumerParts, { name }: ConsumerInfo, wanted: string[]) {
-  await manager.consumers.update(settings.stream, name, filterConfig(wanted));
-  log.log(`consumer '${name}' now gets ${wanted.join(', ')}`);
-  return { name, made: false };
-}
-
-async function successor(
-  parts: ConsumerParts,
-  { name: durable }: ServedDurable,
-  standing: ConsumerInfo | undefined,
-  wanted: string[],
-  start: Date | undefined,
-) {
-  const { manager, settings, log } = parts;
-  const before = standing ? [standing] : [];
+async function allStanding({ manager, settings }: ConsumerParts, durable: string): Promise<ConsumerInfo[]> {
+  const standing: ConsumerInfo[] = [];
   for await (const info of manager.consumers.list(settings.stream))
-    if (info.name !== durable && standsFor(durable, info.name)) before.push(info);
-  const fitting = before.find((info) => sameFilters(info, wanted));
-  const name = fitting?.name ?? (before.length === 0 ? durable : successorName(durable, wanted[0] ?? ''));
-  // The first that is not settled of the one that is furthest; what another has beyond is settled already.
-  const stood = Math.min(...before.map((info) => info.ack_floor.stream_seq + 1));
-  const made = fitting
-    ? false
-    : await make(parts, name, wanted, before.length > 0 ? { sequence: stood } : { since: start });
-  for (const info of before) if (info.name !== name) await remove(manager, settings.stream, info.name);
-  if (made && before.length > 0)
-    log.log(`consumer '${name}' follows ${before.map((info) => info.name).join(', ')}: it gets ${wanted.join(', ')}`);
-  return { name, made };
+    if (standsFor(durable, info.name)) standing.push(info);
+  return standing;
 }
 
-async function make(
-  { manager, settings, installation, log }: ConsumerParts,
-  name: string,
-  wanted: string[],
-  start: { since?: Date | undefined; sequence?: number },
-): Promise<boolean> {
-  const config: Partial<ConsumerConfig> = {
-    durable_name: name,
-    description: `nestjs-outbox ${installation}`,
-    ack_policy: AckPolicy.Explicit,
-    ack_wait: nanos(settings.ackWaitMs),
-    max_deliver: -1,
-    max_ack_pending: mostPending,
-    replay_policy: ReplayPolicy.Instant,
-    ...startConfig(start),
-    ...filterConfig(wanted),
-  };
-  try {
-    await manager.consumers.add(settings.stream, config);
-    log.log(`consumer '${name}' was made on stream '${settings.stream}': it gets ${wanted.join(', ')}`);
-    return true;
-  } catch (error) {
-    if (isConsumerThere(error)) return false;
-    throw error;
-  }
+function standsFor(durable: string, name: string): boolean {
+  return name === durable || (name.startsWith(`${durable}-`) && /^F[0-9a-f]{8}$/.test(name.slice(durable.length + 1)));
 }
 
-function startConfig({ since, sequence }: { since?: Date | undefined; sequence?: number }): Partial<ConsumerConfig> {
-  if (sequence !== undefined) return { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: sequence };
-  if (!since) return { deliver_policy: DeliverPolicy.All };
-  return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(since.getTime() - skewMs).toISOString() };
+function covers({ settings }: ConsumerParts, info: ConsumerInfo, wanted: readonly string[]): boolean {
+  const filters = filtersIn(info);
+  return wanted.every((pattern) => filters.some((filter) => subjectCovers(filter, `${settings.prefix}.${pattern}`)));
 }
 
-/** The earliest of its types; what a later type had before is acknowledged unrun. */
-function startOf({ types }: ServedDurable): Date | undefined {
-  if (types.some(({ since }) => since === null)) return undefined;
-  return new Date(Math.min(...types.map(({ since }) => since?.getTime() ?? 0)));
+function filtersIn({ config }: ConsumerInfo): string[] {
+  return config.filter_subjects?.length ? config.filter_subjects : [config.filter_subject ?? '>'];
 }
 
-function filterConfig(wanted: string[]): Partial<ConsumerConfig> {
-  const [one, ...more] = wanted;
-  return more.length > 0 ? { filter_subjects: wanted } : { filter_subject: one ?? '' };
-}
-
-function sameFilters({ config }: ConsumerInfo, wanted: readonly string[]): boolean {
-  const standing = config.filter_subjects?.length ? config.filter_subjects : [config.filter_subject ?? ''];
-  return standing.toSorted().join(' ') === wanted.join(' ');
+function patternsIn({ settings }: ConsumerParts, info: ConsumerInfo): string[] {
+  return filtersIn(info).flatMap((filter) => patternOf(settings.prefix, filter) ?? []);
 }
 
 function ownerOf({ config }: ConsumerInfo): string | undefined {
   return config.description?.split(' ')[1];
 }
 
-function standsFor(durable: string, name: string): boolean {
-  return name === durable || (name.startsWith(`${durable}-`) && /^[0-9A-F]{8}$/.test(name.slice(durable.length + 1)));
+/** They would take each other's messages. */
+function takenBySomebody({ settings: { stream } }: ConsumerParts, durable: string): SetupRefused {
+  return new SetupRefused({
+    check: 'consumer',
+    message: `durable '${durable}' is on stream '${stream}' already, for another database: the two would take each other's events; give this one another name, or, when that database is gone, remove its consumer (nats consumer rm ${stream} ${durable})`,
+  });
 }
 
-async function remove(manager: JetStreamManager, stream: string, name: string): Promise<void> {
+async function remove({ manager, settings }: ConsumerParts, name: string): Promise<void> {
   try {
-    await manager.consumers.delete(stream, name);
+    await manager.consumers.delete(settings.stream, name);
   } catch (error) {
     if (apiCode(error) !== consumerNotFound) throw error;
   }

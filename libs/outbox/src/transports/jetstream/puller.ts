@@ -25,7 +25,7 @@ export interface PullerParts {
   /** The name of the durable's consumer now. */
   readonly consumerOf: (durable: string) => string;
   /** Looks whether everything is there. */
-  readonly watchdog: Nudge;
+  readonly watchdog: Nudge & { isRefused(durable: string): boolean };
   readonly log: Log;
 }
 
@@ -72,7 +72,7 @@ export class Puller extends BackgroundService {
     const room = receiver.room().get(this.durable.id) ?? 0;
     this.mostRoom = Math.max(this.mostRoom, room);
     // Not one by one as slots come free: a request for each message costs as much as the message.
-    if (room < this.mostRoom / 2 || !link.connected) return idleMs;
+    if (room < this.mostRoom / 2 || !link.connected || watchdog.isRefused(this.durable.name)) return idleMs;
     try {
       await this.fetch(room);
       return 0;

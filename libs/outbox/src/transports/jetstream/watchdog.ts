@@ -5,6 +5,7 @@ import { type ConsumerParts, ensureConsumer } from './consumer.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import type { Link } from './link.js';
 import { brokerWords } from './nats-errors.js';
+import { SetupRefused } from './setup-refused.js';
 import { ensureStream } from './stream.js';
 
 const everyMs = 3_000;
@@ -27,6 +28,7 @@ export interface WatchdogParts {
  */
 export class Watchdog extends BackgroundService {
   private readonly names = new Map<string, string>();
+  private readonly refused = new Set<string>();
   private trouble: string | undefined;
 
   constructor(private readonly parts: WatchdogParts) {
@@ -39,6 +41,11 @@ export class Watchdog extends BackgroundService {
 
   nameOf(durable: string): string {
     return this.names.get(durable) ?? durable;
+  }
+
+  /** Somebody else has a consumer under its name: whatever is taken from it would be missing there. */
+  isRefused(durable: string): boolean {
+    return this.refused.has(durable);
   }
 
   problems(): readonly TransportProblem[] {
@@ -56,7 +63,12 @@ export class Watchdog extends BackgroundService {
     if (stream === 'made' && !atStart)
       log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
     const since = atStart ? undefined : new Date(Date.now() - backMs);
-    for (const durable of durables) await this.ensureOne(durable, since);
+    const refusals: SetupRefused[] = [];
+    for (const durable of durables) {
+      const refusal = await this.ensureOne(durable, since);
+      if (refusal) refusals.push(refusal);
+    }
+    if (refusals.length > 0) throw new SetupRefused(...refusals.flatMap(({ problems }) => problems));
   }
 
   consumerParts(): ConsumerParts {
@@ -78,12 +90,21 @@ export class Watchdog extends BackgroundService {
     return everyMs;
   }
 
-  private async ensureOne(durable: ServedDurable, since: Date | undefined): Promise<void> {
-    const { name, made } = await ensureConsumer(this.consumerParts(), durable, since);
+  private async ensureOne(durable: ServedDurable, from: Date | undefined): Promise<SetupRefused | undefined> {
     const before = this.names.get(durable.name);
-    this.names.set(durable.name, name);
-    if (before === undefined || (!made && before === name)) return;
-    if (made && before === name) this.parts.log.warn(`consumer '${name}' was gone and was made again`);
-    this.parts.changed(durable.name);
+    const sought = { durable, name: before ?? durable.name, from };
+    try {
+      const { name, made } = await ensureConsumer(this.consumerParts(), sought);
+      this.names.set(durable.name, name);
+      this.refused.delete(durable.name);
+      if (made && before === name) this.parts.log.warn(`consumer '${name}' was gone and was made again`);
+      if (before !== undefined && (made || before !== name)) this.parts.changed(durable.name);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof SetupRefused)) throw error;
+      this.refused.add(durable.name);
+      this.parts.changed(durable.name);
+      return error;
+    }
   }
 }
