@@ -12,7 +12,8 @@ import type {
   TransportParts,
   TransportProblem,
 } from '../../core/transport.js';
-import { ConsumerRefused, removeConsumers } from './consumer.js';
+import { OutboxBootError } from '../../outbox.errors.js';
+import { removeConsumers } from './consumer.js';
 import { InFlight } from './in-flight.js';
 import { type JetstreamOptions, type JetstreamSettings, resolve } from './jetstream.options.js';
 import { Link } from './link.js';
@@ -20,7 +21,7 @@ import { BrokerTrouble, brokerWords, isNotEnabled } from './nats-errors.js';
 import { progressOf } from './progress.js';
 import { Puller } from './puller.js';
 import { Sender } from './sender.js';
-import { StreamRefused } from './stream.js';
+import { SetupRefused } from './setup-refused.js';
 import { Watchdog } from './watchdog.js';
 
 const capabilities = { processes: 'many', firstDelivery: 'message' } as const;
@@ -59,34 +60,16 @@ class JetstreamTransport implements Transport {
   }
 
   async start(receiver: DeliveryReceiver, durables: readonly ServedDurable[]): Promise<void> {
-    const { link, settings, parts } = this;
-    const { log } = parts;
-    const installation = await parts.installation();
-    await link.open();
-    this.sender = new Sender(link, settings, { installation, source: settings.source ?? `urn:uuid:${installation}` });
-    const byName = new Map<string, Puller>();
-    const changed = (durable: string): void => byName.get(durable)?.reset();
-    const watchdog = new Watchdog({ link, settings, installation, durables, changed, log });
-    this.watchdog = watchdog;
-    await this.firstLook(watchdog);
-    const inFlight = new InFlight(settings.ackWaitMs, (messages) => receiver.handBack(messages));
-    this.inFlight = inFlight;
-    const consumerOf = (durable: string): string => watchdog.nameOf(durable);
-    const shared = { link, settings, installation, receiver, inFlight, consumerOf, watchdog, log };
-    for (const durable of durables) byName.set(durable.name, new Puller(shared, durable));
-    this.pullers = [...byName.values()];
-    const nudge = (): void => {
-      for (const puller of this.pullers) puller.nudge();
-    };
-    receiver.onRoom(nudge);
-    link.onUp(() => {
-      watchdog.nudge();
-      nudge();
-    });
-    inFlight.start();
-    for (const service of [watchdog, ...this.pullers]) service.start();
+    try {
+      // One whose types were all ended gets nothing.
+      await this.open(
+        receiver,
+        durables.filter(({ types }) => types.length > 0),
+      );
+    } catch (error) {
+      throw error instanceof SetupRefused ? new OutboxBootError(error.problems) : error;
+    }
   }
-
   forward(batch: OutgoingBatch): Promise<ForwardCounts> {
     const { sender } = this;
     if (!sender) throw new BrokerTrouble(new Error('not started'));
@@ -116,6 +99,35 @@ class JetstreamTransport implements Transport {
     return this.watchdog?.problems() ?? [];
   }
 
+  private async open(receiver: DeliveryReceiver, durables: readonly ServedDurable[]): Promise<void> {
+    const { link, settings, parts } = this;
+    const { log } = parts;
+    const installation = await parts.installation();
+    await link.open();
+    this.sender = new Sender(link, settings, { installation, source: settings.source ?? `urn:uuid:${installation}` });
+    const byName = new Map<string, Puller>();
+    const changed = (durable: string): void => byName.get(durable)?.reset();
+    const watchdog = new Watchdog({ link, settings, installation, durables, changed, log });
+    this.watchdog = watchdog;
+    await this.firstLook(watchdog);
+    const inFlight = new InFlight(settings.ackWaitMs, (messages) => receiver.handBack(messages));
+    this.inFlight = inFlight;
+    const consumerOf = (durable: string): string => watchdog.nameOf(durable);
+    const shared = { link, settings, installation, receiver, inFlight, consumerOf, watchdog, log };
+    for (const durable of durables) byName.set(durable.name, new Puller(shared, durable));
+    this.pullers = [...byName.values()];
+    const nudge = (): void => {
+      for (const puller of this.pullers) puller.nudge();
+    };
+    receiver.onRoom(nudge);
+    link.onUp(() => {
+      watchdog.nudge();
+      nudge();
+    });
+    inFlight.start();
+    for (const service of [watchdog, ...this.pullers]) service.start();
+  }
+
   private async firstLook(watchdog: Watchdog): Promise<void> {
     const throttled = new ThrottledLog(this.parts.log, 5_000);
     const end = performance.now() + patienceMs;
@@ -123,8 +135,8 @@ class JetstreamTransport implements Transport {
       try {
         return await watchdog.ensure(true);
       } catch (error) {
-        if (error instanceof StreamRefused || error instanceof ConsumerRefused) throw error;
-        if (isNotEnabled(error) && performance.now() > end) throw new StreamRefused(noJetStream(error));
+        if (error instanceof SetupRefused) throw error;
+        if (isNotEnabled(error) && performance.now() > end) throw noJetStream(error);
         throttled.warn('start', `waiting for stream '${this.settings.stream}': ${brokerWords(error)}`);
         await pause(loopBackoff(tries, 200, 2_000));
       }
@@ -132,8 +144,9 @@ class JetstreamTransport implements Transport {
   }
 }
 
-function noJetStream(error: unknown): string {
-  return `the server has no JetStream for this account: start it with -js (or jetstream {} in its configuration), enable the account, or set jetstream({ domain }): ${brokerWords(error)}`;
+function noJetStream(error: unknown): SetupRefused {
+  const message = `the server has no JetStream for this account: start it with -js (or jetstream {} in its configuration), enable the account, or set jetstream({ domain }): ${brokerWords(error)}`;
+  return new SetupRefused({ check: 'stream', message });
 }
 
 /** Workers on NATS JetStream (nats-server 2.9 or later, package `nats` 2.29); publishers need neither. */

@@ -4,6 +4,7 @@ import { loopBackoff } from '../../core/backoff.js';
 import { type Log, ThrottledLog } from '../../core/throttled-log.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import { BrokerTrouble, brokerWords, isRefusedLogin } from './nats-errors.js';
+import { SetupRefused } from './setup-refused.js';
 
 /** One call to the server may take this long. */
 export const callMs = 5_000;
@@ -104,7 +105,7 @@ export class Link {
         return session;
       } catch (error) {
         this.downSince ??= new Date();
-        if (first && isRefusedLogin(error)) throw error;
+        if (first && isRefusedLogin(error)) throw this.refusedLogin(error);
         this.throttled.warn('connect', `waiting for nats-server at ${this.servers}: ${brokerWords(error)}`);
         await pause(loopBackoff(tries, 200, 2_000), undefined, { signal: this.closing.signal });
       }
@@ -168,6 +169,17 @@ export class Link {
     } catch {
       // Closed by us meanwhile.
     }
+  }
+
+  private refusedLogin(error: unknown): SetupRefused {
+    const { user, pass, token, authenticator } = this.settings.connection;
+    // What was given, never its value: this ends in logs.
+    const given = Object.entries({ user, pass, token, authenticator }).flatMap(([name, value]) => (value ? name : []));
+    const what = given.length > 0 ? `(given: ${given.join(', ')})` : '(none was given)';
+    return new SetupRefused({
+      check: 'broker',
+      message: `nats-server at ${this.servers} refuses the login ${what}: ${brokerWords(error)}; give jetstream({ user, pass }), { token } or { authenticator } as the server has them`,
+    });
   }
 
   private get servers(): string {

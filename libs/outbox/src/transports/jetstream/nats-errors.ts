@@ -11,6 +11,7 @@ const consumerExists = new Set([10013, 10148, 10012, 10105]);
 /** Not enabled at all, or not for this account. */
 const notEnabled = new Set([10076, 10039]);
 export const subjectsOverlap = 10065;
+export const replicasUnsupported = 10074;
 
 export const isStreamThere = (error: unknown): boolean => apiCode(error) === streamNameInUse;
 /** Somebody was first, perhaps with another start; on 2.9 a difference that cannot be changed (10012). */

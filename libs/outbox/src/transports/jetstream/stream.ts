@@ -1,19 +1,19 @@
-import { DiscardPolicy, type JetStreamManager, nanos, RetentionPolicy, StorageType, type StreamConfig } from 'nats';
+import {
+  DiscardPolicy,
+  type JetStreamManager,
+  millis,
+  nanos,
+  RetentionPolicy,
+  StorageType,
+  type StreamConfig,
+} from 'nats';
 import type { Log } from '../../core/throttled-log.js';
 import type { JetstreamSettings } from './jetstream.options.js';
-import { apiCode, isStreamThere, streamNotFound, subjectsOverlap } from './nats-errors.js';
+import { apiCode, isStreamThere, replicasUnsupported, streamNotFound, subjectsOverlap } from './nats-errors.js';
+import { SetupRefused } from './setup-refused.js';
+import { subjectCovers, subjectsMeet } from './subjects.js';
 
 const ours = 'nestjs-outbox';
-
-/** A stream that cannot be used as it is, and that nobody here changes: it may be somebody else's. */
-export class StreamRefused extends Error {
-  readonly code = 'OUTBOX_STREAM';
-
-  constructor(message: string) {
-    super(message);
-    this.name = 'StreamRefused';
-  }
-}
 
 type Wanted = Pick<
   StreamConfig,
@@ -27,6 +27,7 @@ type Wanted = Pick<
   | 'duplicate_window'
   | 'num_replicas'
   | 'description'
+  | 'no_ack'
 >;
 
 /**
@@ -46,6 +47,8 @@ export function wantedStream(settings: JetstreamSettings): Wanted {
     duplicate_window: nanos(duplicateWindowMs),
     num_replicas: replicas,
     description: ours,
+    // Without acknowledgements no event would ever leave the queue.
+    no_ack: false,
   };
 }
 
@@ -63,12 +66,15 @@ export async function ensureStream(
   const found = await lookUp(manager, wanted.name);
   if (!found) return make(manager, settings, log);
   const refusal = refusalOf(found, wanted);
-  if (refusal) throw new StreamRefused(refusal);
+  if (refusal) throw refused(refusal);
   const changes = differences(found, wanted);
-  if (update && changes.length > 0) {
-    await manager.streams.update(wanted.name, { ...found, ...wanted, subjects: subjectsOf(found, wanted) });
-    log.log(`stream '${wanted.name}' was changed: ${changes.join(', ')}`);
-  }
+  if (!update || changes.length === 0) return 'found';
+  // Whose description it bears stays: it says whose subjects may be added.
+  const { description: _, ...figures } = wanted;
+  await understood(manager, settings, () =>
+    manager.streams.update(wanted.name, { ...found, ...figures, subjects: subjectsOf(found, wanted) }),
+  );
+  log.log(`stream '${wanted.name}' was changed: ${changes.join(', ')}`);
   return 'found';
 }
 
@@ -84,18 +90,49 @@ async function lookUp(manager: JetStreamManager, name: string): Promise<StreamCo
 async function make(manager: JetStreamManager, settings: JetstreamSettings, log: Log): Promise<'found' | 'made'> {
   const wanted = wantedStream(settings);
   try {
-    await manager.streams.add(wanted);
+    await understood(manager, settings, () => manager.streams.add(wanted));
     log.log(`stream '${wanted.name}' was made for ${wanted.subjects.join(', ')}`);
     return 'made';
   } catch (error) {
     // Another process was first, perhaps with other figures; its are looked at at the next start.
     if (isStreamThere(error)) return ensureStream(manager, settings, log, false);
-    if (apiCode(error) !== subjectsOverlap) throw error;
-    const owner = await manager.streams.find(`${settings.prefix}.any.thing.happened`).catch(() => 'another stream');
-    throw new StreamRefused(
-      `the subjects ${wanted.subjects.join(', ')} belong to ${owner === 'another stream' ? owner : `stream '${owner}'`} already; give jetstream({ prefix }) a prefix of your own, or jetstream({ stream }) the name of that stream`,
+    throw error;
+  }
+}
+
+/** Errors that the same call would meet for ever are refusals. */
+async function understood(
+  manager: JetStreamManager,
+  settings: JetstreamSettings,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    const code = apiCode(error);
+    if (code === subjectsOverlap) throw refused(await overlapOf(manager, settings));
+    if (code !== replicasUnsupported) throw error;
+    throw refused(
+      `stream '${settings.stream}' cannot have ${settings.replicas} replicas: the server is no cluster; set jetstream({ replicas: 1 }), or connect to the cluster`,
     );
   }
+}
+
+async function overlapOf(manager: JetStreamManager, { stream, prefix }: JetstreamSettings): Promise<string> {
+  const wanted = `${prefix}.>`;
+  const owners: string[] = [];
+  try {
+    for await (const { config } of manager.streams.list())
+      for (const subject of config.subjects ?? [])
+        if (config.name !== stream && subjectsMeet(subject, wanted)) owners.push(`'${config.name}' (${subject})`);
+  } catch {
+    // Not everybody may list them all; that there is one is what counts.
+  }
+  return `the subjects ${wanted} meet those of ${owners.length > 0 ? `stream ${owners.join(', ')}` : 'another stream'}; give jetstream({ prefix }) a prefix of your own, or jetstream({ stream }) the name of the stream that has them`;
+}
+
+function refused(message: string): SetupRefused {
+  return new SetupRefused({ check: 'stream', message });
 }
 
 function refusalOf(found: StreamConfig, wanted: Wanted): string | undefined {
@@ -103,7 +140,8 @@ function refusalOf(found: StreamConfig, wanted: Wanted): string | undefined {
     if (found[key] !== wanted[key])
       return `stream '${wanted.name}' has ${key} '${found[key]}' and needs '${wanted[key]}', which cannot be changed; give jetstream({ stream, prefix }) another name and prefix, or remove the stream when nobody needs what it holds (nats stream rm ${wanted.name})`;
   if (covered(found, wanted) || found.description === ours) return undefined;
-  return `stream '${wanted.name}' is somebody else's: its subjects are ${found.subjects.join(', ')} and not ${wanted.subjects.join(', ')}; give jetstream({ stream }) another name`;
+  const subjects = found.subjects?.join(', ') || 'none (a mirror)';
+  return `stream '${wanted.name}' is somebody else's: its subjects are ${subjects} and do not cover ${wanted.subjects.join(', ')}; give jetstream({ stream }) another name`;
 }
 
 /** What may be changed in place. Subjects of others that share the stream stay. */
@@ -111,16 +149,23 @@ function differences(found: StreamConfig, wanted: Wanted): string[] {
   const keys = ['discard', 'max_age', 'max_bytes', 'duplicate_window', 'num_replicas'] as const;
   const changed = keys
     .filter((key) => found[key] !== wanted[key])
-    .map((key) => `${key} ${found[key]} → ${wanted[key]}`);
+    .map((key) => `${key} ${shown(key, found[key])} → ${shown(key, wanted[key])}`);
+  if (found.no_ack) changed.push('no_ack true → false');
   return covered(found, wanted)
     ? changed
     : [...changed, `subjects ${found.subjects.join(', ')} → ${subjectsOf(found, wanted).join(', ')}`];
 }
 
-function covered(found: StreamConfig, wanted: Wanted): boolean {
-  return wanted.subjects.every((subject) => found.subjects.includes(subject));
+function shown(key: string, value: string | number): string {
+  return key === 'max_age' || key === 'duplicate_window' ? `${millis(Number(value)) / 1_000} s` : String(value);
 }
 
+function covered(found: StreamConfig, wanted: Wanted): boolean {
+  return wanted.subjects.every((subject) => (found.subjects ?? []).some((wide) => subjectCovers(wide, subject)));
+}
+
+/** Those of others that share the stream stay; within one stream none may cover another. */
 function subjectsOf(found: StreamConfig, wanted: Wanted): string[] {
-  return [...new Set([...found.subjects, ...wanted.subjects])];
+  const missing = wanted.subjects.filter((one) => !found.subjects.some((wide) => subjectCovers(wide, one)));
+  return [...found.subjects.filter((one) => !missing.some((wide) => subjectCovers(wide, one))), ...missing];
 }
