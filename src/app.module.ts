@@ -1,6 +1,7 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { OutboxModule } from 'nestjs-outbox';
+import { OutboxModule, postgres } from 'nestjs-outbox';
+import { jetstream } from 'nestjs-outbox/jetstream';
 import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { listTenants } from './auth/tenants.js';
@@ -22,6 +23,10 @@ export class AppModule {
         TypeOrmModule.forRoot({ type: 'postgres', url: config.databaseUrl, autoLoadEntities: true, poolSize: 10 }),
         OutboxModule.forRoot({
           role: config.role,
+          // Seconds where the defaults are half a minute, as a demo kills its workers and its broker: so long is a killed
+          // worker's message waited for, and one to two times so long one that the broker lost.
+          transport: config.natsUrl ? jetstream({ servers: config.natsUrl, ackWait: '5s' }) : postgres(),
+          relay: { reconcile: '5s' },
           tenancy: { list: listTenants },
           // A ladder of seconds, so that a demo of seconds sees its end; leave it out to have the default of hours.
           handlers: {

@@ -21,6 +21,8 @@ export class AppConfig {
     readonly role: OutboxRole,
     /** Which of the handlers this process runs, when the image serves several deployments. */
     readonly service?: Service,
+    /** Where NATS is; without it the database carries everything. */
+    readonly natsUrl?: string,
   ) {}
 }
 

@@ -13,7 +13,12 @@ export interface DemoArguments {
   readonly kill: boolean;
   /** The workers are of two kinds, which handle different durables. */
   readonly services: boolean;
+  /** What carries first deliveries. */
+  readonly transport: DemoTransport;
 }
+
+const transports = ['postgres', 'jetstream'] as const;
+export type DemoTransport = (typeof transports)[number];
 
 export const usage = `npm run demo -- [options]
 
@@ -24,7 +29,10 @@ export const usage = `npm run demo -- [options]
   --events N          how many events --once publishes (default 500)
   --input FILE        publishes the lines of FILE: {"type": ..., "tenant": ..., "payload": ...}
   --workers N         N whole worker processes on one database; this one publishes and counts
-  --kill              SIGKILLs a random worker every second and replaces it, as long as another one is up (needs --workers)
+  --transport NAME    what carries first deliveries: postgres (default), or jetstream, on a nats-server that is started in a
+                      temporary folder and removed at the end (the one of the PATH, of Debian's package, or NATS_SERVER_BIN)
+  --kill              SIGKILLs a random worker every second and replaces it, as long as another one is up (needs --workers);
+                      nats-server, too, is SIGKILLed and started again: halfway with --once, otherwise every 20 seconds
   --services          the workers are two services of one image: every other one handles the ledger and the receipts alone,
                       the rest all but those (needs --workers 2 or more)
   --help
@@ -36,6 +44,7 @@ const defaultEvents = 500;
 export function readArguments(argv: readonly string[]): DemoArguments {
   const values = parsed(argv);
   const { once = false, kill = false, services = false, help = false, input } = values;
+  const transport = transportOf(values.transport ?? 'postgres');
   const workers = wholeNumber('--workers', values.workers, 1, 32) ?? 0;
   if (kill && workers === 0)
     throw misused('--kill needs --workers N: the process that publishes and counts is not killed');
@@ -51,6 +60,7 @@ export function readArguments(argv: readonly string[]): DemoArguments {
     services,
     input,
     workers,
+    transport,
     events: wholeNumber('--events', values.events, 1, 1_000_000) ?? defaultEvents,
   };
 }
@@ -67,12 +77,19 @@ function parsed(argv: readonly string[]) {
         workers: { type: 'string' },
         kill: { type: 'boolean' },
         services: { type: 'boolean' },
+        transport: { type: 'string' },
         help: { type: 'boolean' },
       },
     }).values;
   } catch (error) {
     throw misused((error as Error).message.split('. ')[0] ?? '');
   }
+}
+
+function transportOf(name: string): DemoTransport {
+  const transport = transports.find((one) => one === name);
+  if (!transport) throw misused(`--transport is '${name}'; it is ${transports.join(' or ')}`);
+  return transport;
 }
 
 function wholeNumber(option: string, text: string | undefined, least: number, most: number): number | undefined {

@@ -8,6 +8,7 @@ import { Summary } from './summary.js';
 
 const trickleMs = 200;
 const redrawMs = 1_000;
+const restartBrokerMs = 20_000;
 
 /** Stays up until it is told to stop: a trickle of invoices (or the file, once), the live summary, HTTP. */
 export async function runLive(main: string, options: DemoArguments, signal: AbortSignal): Promise<void> {
@@ -19,9 +20,10 @@ export async function runLive(main: string, options: DemoArguments, signal: Abor
   try {
     await summary.open();
     await show.app.listen(Number(process.env['PORT'] ?? 0), '127.0.0.1');
-    for (const line of greeting(await show.app.getUrl())) screen.note(line);
+    for (const line of greeting(await show.app.getUrl(), show)) screen.note(line);
     const publishing = lines ? publishInput(show.app, options.input ?? '', lines) : trickle(show, signal);
-    await Promise.race([Promise.all([publishing, redraw(summary, screen, signal)]), show.failed]);
+    const going = [publishing, redraw(summary, screen, show, signal), ...(options.kill ? [disturb(show, signal)] : [])];
+    await Promise.race([Promise.all(going), show.failed]);
     screen.note('stopping ...');
   } finally {
     await summary.close();
@@ -37,9 +39,21 @@ async function trickle(show: Show, signal: AbortSignal): Promise<void> {
   }
 }
 
-async function redraw(summary: Summary, screen: Screen, signal: AbortSignal): Promise<void> {
+/** The workers have somebody to kill them. */
+async function disturb({ stage: { broker } }: Show, signal: AbortSignal): Promise<void> {
+  while (broker && !signal.aborted) {
+    await unlessStopped(restartBrokerMs, signal);
+    if (!signal.aborted) await broker.restart();
+  }
+}
+
+async function redraw(summary: Summary, screen: Screen, show: Show, signal: AbortSignal): Promise<void> {
+  const { broker } = show.stage;
   while (!signal.aborted) {
-    screen.draw(await summary.lines());
+    const carrier = broker
+      ? [`first deliveries by nats-server ${broker.version}, restarted ${broker.restarts} times`]
+      : [];
+    screen.draw([...carrier, ...(await summary.lines())]);
     await unlessStopped(redrawMs, signal);
   }
 }
@@ -48,12 +62,13 @@ async function unlessStopped(ms: number, signal: AbortSignal): Promise<void> {
   await pause(ms, undefined, { signal }).catch(() => {});
 }
 
-function greeting(url: string): string[] {
+function greeting(url: string, { stage: { broker } }: Show): string[] {
   const json = `-H 'content-type: application/json' -H 'x-tenant: acme'`;
   return [
     `listening on ${url}; Ctrl-C stops. Try:`,
     `  curl -X POST ${url}/invoices ${json} -d '{"cents": 4200, "email": "you@example.test"}'`,
     `  curl -X POST ${url}/invoices/ID/pay -H 'x-tenant: acme'`,
+    ...(broker ? [`  nats --server ${broker.url} subscribe 'outbox.>'`] : []),
     '',
   ];
 }

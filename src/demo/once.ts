@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { DemoArguments } from './arguments.js';
+import type { DemoArguments, DemoTransport } from './arguments.js';
 import { DemoError } from './demo-error.js';
 import { Feeder } from './feeder.js';
 import { type InputLine, publishInput, readInput } from './input-file.js';
@@ -12,6 +12,7 @@ import { type Counts, deliveriesOf, Tally } from './tally.js';
 
 export interface Result {
   readonly ok: boolean;
+  readonly transport: DemoTransport;
   readonly published: number;
   readonly handled: number;
   readonly handledTwice: number;
@@ -23,6 +24,7 @@ export interface Result {
   readonly jobTicks: Readonly<Record<string, number>>;
   readonly jobRuns: Readonly<Record<string, number>>;
   readonly kills?: number;
+  readonly natsRestarts?: number;
 }
 
 /** Requests at a time; handlers need connections of the same pool. */
@@ -30,7 +32,7 @@ const lanes = 4;
 const lookEveryMs = 200;
 /** Without any change this long the run is given up. The longest wait of the library's own is a minute. */
 const patienceMs = 120_000;
-/** The same when nothing waits in the outbox any more: what is missing then is lost. */
+/** The same when nothing waits in the outbox any more: what is missing then is lost, unless a broker may still have it. */
 const lastPatienceMs = 10_000;
 /** Broken promises of jobs that are told one by one. */
 const mostWords = 20;
@@ -92,6 +94,7 @@ class Run {
 
   async result(seconds: number): Promise<Result> {
     const { tally, progress } = this;
+    const { pool, stage } = this.show;
     const counts = await tally.counts();
     const filesLeft = await tally.filesLeft();
     const strayFiles = await tally.strayFiles();
@@ -110,6 +113,7 @@ class Run {
       progress.note(`the mail server was handed ${counts.mailRepeats} mails again and delivered each once`);
     return {
       ok: lost === 0 && counts.twice === 0 && counts.waiting === 0 && counts.published === tally.noted && jobsKept,
+      transport: stage.broker ? 'jetstream' : 'postgres',
       published: counts.published,
       handled: counts.handled,
       handledTwice: counts.twice,
@@ -119,21 +123,33 @@ class Run {
       seconds,
       jobTicks: jobs.ticks,
       jobRuns: jobs.runs,
-      ...(this.show.pool ? { kills: this.show.pool.kills } : {}),
+      ...(pool ? { kills: pool.kills } : {}),
+      ...(stage.broker ? { natsRestarts: stage.broker.restarts } : {}),
     };
   }
 
   private async publish(options: DemoArguments, lines: readonly InputLine[] | undefined): Promise<void> {
     if (lines) {
       for (const event of await publishInput(this.show.app, options.input ?? '', lines)) this.tally.note(event);
+      await this.restartBroker(options);
       return;
     }
     const feeder = new Feeder(this.show.app);
     let next = 0;
     const lane = async (): Promise<void> => {
-      while (next < options.events && !this.signal.aborted) this.tally.note(await feeder.feed(next++));
+      while (next < options.events && !this.signal.aborted) {
+        const n = next++;
+        // This lane waits for it; the others go on, as publishing needs no broker.
+        const restarted = n === Math.floor(options.events / 2) ? this.restartBroker(options) : undefined;
+        const [event] = await Promise.all([feeder.feed(n), restarted]);
+        this.tally.note(event);
+      }
     };
     await Promise.all(Array.from({ length: lanes }, lane));
+  }
+
+  private async restartBroker({ kill }: DemoArguments): Promise<void> {
+    if (kill) await this.show.stage.broker?.restart();
   }
 
   /** Until every delivery has its effect or its dead letter and nothing waits; or until nothing has changed for long. */
@@ -149,7 +165,7 @@ class Run {
       const now = JSON.stringify(counts);
       if (now !== before) changed = performance.now();
       before = now;
-      const patience = counts.waiting === 0 ? lastPatienceMs : patienceMs;
+      const patience = counts.waiting === 0 && !this.show.stage.broker ? lastPatienceMs : patienceMs;
       if (complete && performance.now() - changed > patience) {
         this.progress.note(`given up: nothing has changed for ${patience / 1_000} s`);
         return;
@@ -167,5 +183,7 @@ class Run {
 function describe(counts: Counts, show: Show): string {
   const { published, retried, dead } = counts;
   const workers = show.pool ? `, ${show.pool.size} workers, ${show.pool.kills} kills` : '';
-  return `${published} events published, ${retried} retries, ${dead} dead${workers}`;
+  const { broker } = show.stage;
+  const restarts = broker ? `, ${broker.restarts} restarts of nats-server` : '';
+  return `${published} events published, ${retried} retries, ${dead} dead${workers}${restarts}`;
 }

@@ -24,7 +24,7 @@ export interface Show {
 
 /** Starts everything; with workers, this process only publishes. Nothing is published before the durables are registered. */
 export async function openShow(main: string, options: DemoArguments, note: Note, signal: AbortSignal): Promise<Show> {
-  const stage = await setStage(main, options.workers);
+  const stage = await setStage(main, options);
   const pool = options.workers > 0 ? new WorkerPool(main, stage, note) : undefined;
   let app: NestExpressApplication | undefined;
   const stopApp = async (): Promise<void> => {
@@ -40,7 +40,8 @@ export async function openShow(main: string, options: DemoArguments, note: Note,
   };
   try {
     pool?.start(options);
-    const config = new AppConfig(stage.appUrl, stage.blobFolder, pool ? 'publisher' : 'all');
+    const role = pool ? 'publisher' : 'all';
+    const config = new AppConfig(stage.appUrl, stage.blobFolder, role, undefined, stage.broker?.url);
     const nest = await NestFactory.create<NestExpressApplication>(AppModule.forRoot(config), {
       logger: new DemoLogger(note),
       abortOnError: false,

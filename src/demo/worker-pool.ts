@@ -82,6 +82,7 @@ export class WorkerPool {
         DATABASE_URL: this.stage.appUrl,
         BLOB_FOLDER: this.stage.blobFolder,
         OUTBOX_DEMO_SERVICE: service ?? '',
+        NATS_URL: this.stage.broker?.url ?? '',
       },
     });
     this.living.add(child);

@@ -18,8 +18,9 @@ export async function work(): Promise<void> {
   process.on('SIGINT', () => {});
   // The parent is gone: what runs here is taken up by whoever comes next.
   process.on('disconnect', () => process.exit(1));
-  const { DATABASE_URL = '', BLOB_FOLDER = '', OUTBOX_DEMO_SERVICE } = process.env;
-  const config = new AppConfig(DATABASE_URL, BLOB_FOLDER, 'worker', (OUTBOX_DEMO_SERVICE || undefined) as Service);
+  const { DATABASE_URL = '', BLOB_FOLDER = '', OUTBOX_DEMO_SERVICE, NATS_URL } = process.env;
+  const service = (OUTBOX_DEMO_SERVICE || undefined) as Service | undefined;
+  const config = new AppConfig(DATABASE_URL, BLOB_FOLDER, 'worker', service, NATS_URL || undefined);
   try {
     const app = await NestFactory.createApplicationContext(AppModule.forRoot(config), {
       logger: new DemoLogger(note),

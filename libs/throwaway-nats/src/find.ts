@@ -3,8 +3,9 @@ import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
-export const natsRemedy =
-  'there is no nats-server: apt-get install nats-server, or name one in NATS_SERVER_BIN, or set OUTBOX_TEST_INSTALL=apt';
+/** For programs that fetch nothing by themselves. */
+export const natsMissing = 'there is no nats-server: apt-get install nats-server, or name one in NATS_SERVER_BIN';
+export const natsRemedy = `${natsMissing}, or set OUTBOX_TEST_INSTALL=apt`;
 
 /** NATS_SERVER_BIN, then the PATH, then where Debian puts it, then what `installNats` has fetched before. */
 export function findNats(): string | undefined {
