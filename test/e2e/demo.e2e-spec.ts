@@ -1,84 +1,35 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createDatabase, type TestDatabase } from '../support/test-database.js';
-
-interface Ended {
-  readonly code: number | null;
-  readonly lines: readonly string[];
-  readonly errors: string;
-  /** What it left in its temporary folder. */
-  readonly left: readonly string[];
-}
+import { DemoBench, type EndedDemo, resultOf as result } from '../support/demo.js';
+import type { TestDatabase } from '../support/test-database.js';
 
 const jobs = ['audit.retention', 'auth.sweep', 'billing.renew', 'file.sweep', 'heartbeat'];
 
 const serviceOf = (durable: string) => (['ledger', 'receipt-mail'].includes(durable) ? 'money' : 'rest');
 
 describe('the demo', () => {
+  let bench: DemoBench;
   let database: TestDatabase;
   let folder: string;
-  let running: ChildProcess | undefined;
 
-  /** The built demo in a process of its own, with a temporary folder of its own. Stopped when its output matches `until`. */
-  async function demo(args: readonly string[], url = database.url, until?: RegExp): Promise<Ended> {
-    const temporary = await mkdtemp(join(folder, 'run-'));
-    const child = spawn(process.execPath, [join(process.cwd(), 'dist/src/main.js'), ...args], {
-      env: { ...process.env, DATABASE_URL: url, TMPDIR: temporary },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    running = child;
-    const out: string[] = [];
-    const errors: string[] = [];
-    let stopped = false;
-    child.stdout.on('data', (data) => {
-      out.push(String(data));
-      if (stopped || !until?.test(out.join(''))) return;
-      stopped = true;
-      child.kill('SIGINT');
-    });
-    child.stderr.on('data', (data) => errors.push(String(data)));
-    const [code] = await once(child, 'close');
-    const lines = out.join('').trimEnd().split('\n');
-    return { code, lines, errors: errors.join(''), left: await readdir(temporary) };
-  }
-
-  function result(ended: Ended): Record<string, unknown> {
-    try {
-      return JSON.parse(ended.lines.at(-1) ?? '');
-    } catch {
-      throw new Error(`the last line is no JSON; exit code ${ended.code}, stderr: ${ended.errors}`);
-    }
-  }
+  const demo = (args: readonly string[], options?: Parameters<DemoBench['run']>[1]): Promise<EndedDemo> =>
+    bench.run(args, options);
 
   beforeAll(async () => {
-    database = await createDatabase();
-    folder = await mkdtemp(join(tmpdir(), 'outbox-demo-spec-'));
+    bench = await DemoBench.open();
+    ({ database, folder } = bench);
   });
 
-  afterAll(async () => {
-    // The role is the server's and would outlive the database.
-    await database?.query(`DO $$ BEGIN IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'outbox_demo') THEN
-      DROP OWNED BY outbox_demo; DROP ROLE outbox_demo; END IF; END $$`);
-    await database?.drop();
-    await rm(folder, { recursive: true, force: true });
-  });
+  afterAll(() => bench?.close());
 
-  // A test that timed out must not leave its demo to the next one.
-  afterEach(async () => {
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
-    const closed = once(running, 'close');
-    running.kill('SIGKILL');
-    await closed;
-  });
+  afterEach(() => bench.kill());
 
   it('handles every event once, lets failing mails recover and one end as a dead letter', async () => {
     const ended = await demo(['--once', '--events', '60']);
     // 57 invoices for three durables and 3 blobs for one; two greylisted mails are turned away twice, one mail always.
     expect(result(ended)).toEqual({
       ok: true,
+      transport: 'postgres',
       published: 60,
       handled: 57 * 3 + 3 - 1,
       handledTwice: 0,
@@ -135,7 +86,7 @@ describe('the demo', () => {
   }, 180_000);
 
   it('shows the jobs of three processes as long as it stays up', async () => {
-    const ended = await demo(['--workers', '3'], database.url, /^ +heartbeat .*:\d+, .*:\d+, .*:\d+\n/m);
+    const ended = await demo(['--workers', '3'], { until: /^ +heartbeat .*:\d+, .*:\d+, .*:\d+\n/m });
     expect(ended.lines.find((line) => /^ +job +last slot +runs +failed/.test(line))).toBeDefined();
     const [row] = ended.lines.filter((line) => /^ +billing\.renew /.test(line)).slice(-1);
     expect(row).toMatch(/^ +billing\.renew +\d\d:\d\d:\d\d +\d+ +\d+ +\d+ +\S+:\d+$/);
@@ -257,6 +208,7 @@ describe('the demo', () => {
   it.each([
     [['--nonsense'], /^demo: Unknown option '--nonsense'.*\n$/],
     [['--workers', '1', '--services'], /^demo: --services needs --workers N with N of 2 or more.*\n$/],
+    [['--transport', 'pigeon'], /^demo: --transport is 'pigeon'; it is postgres or jetstream .*\n$/],
     [['--once', '--events', 'many'], /^demo: --events is 'many'; it is a whole number.*\n$/],
     [['--once', '--input', '/nowhere/events.ndjson'], /^demo: there is no file \/nowhere\/events\.ndjson\n$/],
   ])('refuses %j with one line', async (args, line) => {
@@ -265,8 +217,18 @@ describe('the demo', () => {
     expect(ended.code).toBe(2);
   });
 
+  it('says in one line how to come by a nats-server, and starts and fetches nothing', async () => {
+    const env = { NATS_SERVER_BIN: join(folder, 'nats-server'), OUTBOX_TEST_INSTALL: 'apt' };
+    const ended = await demo(['--once', '--transport', 'jetstream'], { env });
+    expect(ended.errors).toBe(
+      'demo: there is no nats-server: apt-get install nats-server, or name one in NATS_SERVER_BIN\n',
+    );
+    expect(ended.code).toBe(1);
+    expect(ended.left).toEqual([]);
+  });
+
   it('says in one line that the database cannot be reached', async () => {
-    const ended = await demo(['--once'], 'postgres://nobody:secret@127.0.0.1:1/absent');
+    const ended = await demo(['--once'], { env: { DATABASE_URL: 'postgres://nobody:secret@127.0.0.1:1/absent' } });
     expect(ended.errors).toMatch(/^demo: cannot connect to the database 127\.0\.0\.1:1\/absent: .*ECONNREFUSED.*\n$/);
     expect(ended.errors).not.toContain('secret');
     expect(ended.code).toBe(1);
