@@ -1,13 +1,15 @@
 import type { INestApplicationContext, Provider } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { OutboxModule, type OutboxRole } from 'nestjs-outbox';
+import { OutboxModule, type OutboxRole, postgres } from 'nestjs-outbox';
+import { jetstream } from 'nestjs-outbox/jetstream';
 import { orderBooked, orderPlaced } from './events.js';
-import { ReportingLogger } from './reports.js';
+import { ackWaitMs } from './plan.js';
+import { ReportingLogger, type SoakTask } from './reports.js';
 
 /** Boots the library the way an application does, on a ladder short enough for a soak. */
 export function bootApp(
-  url: string,
+  { url, natsUrl }: SoakTask,
   applicationName: string,
   role: OutboxRole,
   providers: Provider[],
@@ -28,6 +30,8 @@ export function bootApp(
         }),
         OutboxModule.forRoot({
           role,
+          transport: natsUrl ? jetstream({ servers: natsUrl, ackWait: `${ackWaitMs}ms` }) : postgres(),
+          relay: { reconcile: '2s' },
           handlers: { maxAttempts: 6, backoff: ['100ms', '300ms', '1s'], timeout: '5s' },
         }),
         OutboxModule.forFeature({ emits: [orderPlaced, orderBooked] }),

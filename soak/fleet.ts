@@ -101,13 +101,14 @@ export class Fleet {
   }
 
   private launch(place: Place): ChildProcess {
-    const { url, seed, eventsPerSecond } = this.task;
+    const { url, natsUrl, seed, eventsPerSecond } = this.task;
     const child = fork(this.main, [], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: {
         ...process.env,
         SOAK_PROCESS: place.role,
         SOAK_URL: url,
+        SOAK_NATS: natsUrl ?? '',
         SOAK_SEED: String(seed),
         SOAK_INDEX: String(place.index),
         SOAK_RATE: String(eventsPerSecond),

@@ -8,12 +8,18 @@ import { work } from './worker.js';
 const main = fileURLToPath(import.meta.url);
 
 function task(): SoakTask {
-  const { SOAK_URL = '', SOAK_SEED, SOAK_INDEX, SOAK_RATE } = process.env;
+  const { SOAK_URL = '', SOAK_NATS, SOAK_SEED, SOAK_INDEX, SOAK_RATE } = process.env;
   // The one that started it is gone: what runs here is nobody's any more.
   process.on('disconnect', () => process.exit(1));
   // Ctrl-C goes to the whole group; who started it ends it.
   process.on('SIGINT', () => {});
-  return { url: SOAK_URL, seed: Number(SOAK_SEED), index: Number(SOAK_INDEX), eventsPerSecond: Number(SOAK_RATE) };
+  return {
+    url: SOAK_URL,
+    natsUrl: SOAK_NATS || undefined,
+    seed: Number(SOAK_SEED),
+    index: Number(SOAK_INDEX),
+    eventsPerSecond: Number(SOAK_RATE),
+  };
 }
 
 async function coordinate(): Promise<void> {

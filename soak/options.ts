@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { type SoakTransport, transports } from './plan.js';
 
 export interface SoakOptions {
   /** How long events are published and faults happen; draining comes on top. */
@@ -8,11 +9,14 @@ export interface SoakOptions {
   readonly seed: number;
   /** Of both publishers together. */
   readonly eventsPerSecond: number;
+  /** What carries first deliveries; a broker is then among what faults happen to. */
+  readonly transport: SoakTransport;
   /** Warnings and errors of the processes, on stderr. */
   readonly verbose: boolean;
 }
 
-export const usage = 'npm run soak -- [--minutes n] [--seed n] [--events-per-second n] [--verbose]';
+export const usage =
+  'npm run soak -- [--transport postgres|jetstream] [--minutes n] [--seed n] [--events-per-second n] [--verbose]';
 
 export function readOptions(args: readonly string[]): SoakOptions {
   const { values } = parseArgs({
@@ -20,6 +24,7 @@ export function readOptions(args: readonly string[]): SoakOptions {
     options: {
       minutes: { type: 'string', default: '1' },
       seed: { type: 'string' },
+      transport: { type: 'string', default: 'postgres' },
       'events-per-second': { type: 'string', default: '40' },
       verbose: { type: 'boolean', default: false },
     },
@@ -28,8 +33,15 @@ export function readOptions(args: readonly string[]): SoakOptions {
     minutes: positive('--minutes', values.minutes),
     seed: values.seed === undefined ? randomInt(2 ** 32) : wholeNumber('--seed', values.seed),
     eventsPerSecond: positive('--events-per-second', values['events-per-second']),
+    transport: transportOf(values.transport),
     verbose: values.verbose,
   };
+}
+
+function transportOf(name: string): SoakTransport {
+  const transport = transports.find((one) => one === name);
+  if (!transport) throw new Error(`--transport must be ${transports.join(' or ')}\n${usage}`);
+  return transport;
 }
 
 function positive(option: string, text: string): number {

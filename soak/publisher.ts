@@ -16,7 +16,7 @@ const delayEvery = 20;
 /** Publishes at its rate until it is told to stop, and says what it knows of its commits. */
 export async function publish(task: SoakTask): Promise<void> {
   const stopped = once(process, 'message');
-  const app = await bootApp(task.url, 'soak publisher', 'publisher', []);
+  const app = await bootApp(task, 'soak publisher', 'publisher', []);
   const publishing = new Publishing(app.get(DataSource), app.get(EventPublisher), task);
   await report({ kind: 'ready' });
   await publishing.until(stopped);

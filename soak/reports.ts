@@ -29,6 +29,8 @@ export class ReportingLogger implements LoggerService {
 /** What a process is told through its environment. */
 export interface SoakTask {
   readonly url: string;
+  /** Undefined: the database carries first deliveries as well. */
+  readonly natsUrl: string | undefined;
   readonly seed: number;
   readonly index: number;
   readonly eventsPerSecond: number;

@@ -1,24 +1,28 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { outboxSchema } from 'nestjs-outbox';
-import { startPostgres, type ThrowawayPostgres } from 'throwaway-postgres';
+import { startNats } from 'throwaway-nats';
+import { startPostgres } from 'throwaway-postgres';
 import { DataSource } from 'typeorm';
-import { type FaultCounts, Faults } from './faults.js';
+import { type FaultCounts, Faults, type Targets } from './faults.js';
 import { Fleet } from './fleet.js';
 import type { SoakOptions } from './options.js';
 import { PatientPool } from './patient-pool.js';
-import { faultPlan } from './plan.js';
+import { ackWaitMs, faultPlan, type SoakTransport } from './plan.js';
 import { tablesSql, waitingSql } from './tables.js';
-import { type Counts, count, judgeTicks, readTicks, wrong } from './tally.js';
+import { type Counts, count, judgeTicks, missing, readTicks, wrong } from './tally.js';
 
 export interface Result extends Counts {
   readonly ok: boolean;
+  readonly transport: SoakTransport;
   readonly seed: number;
   readonly minutes: number;
   /** Transactions of publishers that ended with an error, and those of them that were committed all the same. */
   readonly uncertain: number;
   readonly uncertainCommitted: number;
-  readonly kills: Omit<FaultCounts, 'fast' | 'immediate'>;
+  readonly kills: Pick<FaultCounts, 'kill' | 'pause' | 'terminate'>;
   readonly restarts: Pick<FaultCounts, 'fast' | 'immediate'>;
+  /** What happened to nats-server. */
+  readonly broker?: FaultCounts['broker'];
   /** Processes that ended and should not have. */
   readonly exits: number;
   /** Rows that waited still when nothing had moved for long. */
@@ -38,17 +42,19 @@ export async function soak(main: string, options: SoakOptions, signal: AbortSign
   const note = (line: string): void => {
     process.stderr.write(`${((performance.now() - began) / 1_000).toFixed(1).padStart(7)} s  ${line}\n`);
   };
-  note(`seed ${options.seed}: npm run soak -- --seed ${options.seed} --minutes ${options.minutes}`);
-  const server = await startPostgres({ settings: { max_connections: '200', fsync: 'off' } });
+  const { seed, minutes, transport } = options;
+  note(`seed ${seed}: npm run soak -- --transport ${transport} --seed ${seed} --minutes ${minutes}`);
+  const closing: (() => Promise<void>)[] = [];
   try {
+    const broker = transport === 'jetstream' ? await startNats() : undefined;
+    if (broker) closing.push(() => broker.stop());
+    const server = await startPostgres({ settings: { max_connections: '200', fsync: 'off' } });
+    closing.push(() => server.stop());
     const database = new PatientPool(server.url, 'soak tally');
-    try {
-      return await new Run(main, options, server, database, note, signal).result(began);
-    } finally {
-      await database.close();
-    }
+    closing.push(() => database.close());
+    return await new Run(main, options, { server, database, broker }, note, signal).result(began);
   } finally {
-    await server.stop();
+    for (const close of closing.toReversed()) await close();
   }
 }
 
@@ -59,24 +65,25 @@ class Run {
   constructor(
     main: string,
     private readonly options: SoakOptions,
-    private readonly server: ThrowawayPostgres,
-    private readonly database: PatientPool,
+    private readonly stage: Omit<Targets, 'fleet'>,
     private readonly note: (line: string) => void,
     private readonly signal: AbortSignal,
   ) {
     const { seed, eventsPerSecond, verbose } = options;
-    this.fleet = new Fleet(main, { url: server.url, seed, eventsPerSecond }, note, verbose);
-    this.faults = new Faults(this.fleet, server, database, note);
+    const { server, broker } = stage;
+    this.fleet = new Fleet(main, { url: server.url, natsUrl: broker?.url, seed, eventsPerSecond }, note, verbose);
+    this.faults = new Faults({ ...stage, fleet: this.fleet }, note);
   }
 
   async result(began: number): Promise<Result> {
-    const { fleet, faults, database, options } = this;
+    const { fleet, faults, options, stage } = this;
+    const { server, database, broker } = stage;
     try {
-      await install(this.server.url, database);
+      await install(server.url, database);
       await fleet.start();
-      this.note(`three workers, two publishers on ${this.server.url}`);
+      this.note(`three workers, two publishers on ${server.url}${broker ? ` and ${broker.url}` : ''}`);
       const forMs = options.minutes * 60_000;
-      await faults.happen(faultPlan(options.seed, forMs), forMs, this.signal);
+      await faults.happen(faultPlan(options.seed, forMs, options.transport), forMs, this.signal);
       await fleet.allGoOn();
       await fleet.ready('worker');
       const { committed, uncertain } = await fleet.published();
@@ -95,13 +102,14 @@ class Run {
     { committed, uncertain, waiting }: { committed: number; uncertain: number; waiting: number },
     began: number,
   ): Promise<Result> {
-    const { fleet, database, options } = this;
+    const { fleet, options } = this;
+    const { database, broker } = this.stage;
     const jobs = judgeTicks(await readTicks(database), fleet.deaths, fleet.pauses);
     for (const line of jobs.besidePaused) this.note(`beside a paused process: ${line}`);
     const [orders] = await database.rows<{ n: number }>(
       `SELECT count(*)::int AS n FROM notes WHERE type = 'soak.order.placed'`,
     );
-    const { kill, pause: paused, terminate, fast, immediate } = this.faults.counts;
+    const { kill, pause: paused, terminate, fast, immediate, broker: ofBroker } = this.faults.counts;
     const { lost, twice, deadByMistake, unkept, torn, unasked } = counts;
     const mistakes =
       lost + twice + deadByMistake + unkept + torn + unasked + waiting + fleet.exits + jobs.together.length;
@@ -109,6 +117,7 @@ class Run {
       for (const line of [...(await wrong(database)), ...jobs.together.slice(0, 20)]) this.note(`wrong: ${line}`);
     return {
       ok: mistakes === 0 && counts.events > 0 && jobs.slots > 0,
+      transport: options.transport,
       seed: options.seed,
       minutes: options.minutes,
       ...counts,
@@ -116,6 +125,7 @@ class Run {
       uncertainCommitted: (orders?.n ?? 0) - committed,
       kills: { kill, pause: paused, terminate },
       restarts: { fast, immediate },
+      ...(broker ? { broker: ofBroker } : {}),
       exits: fleet.exits,
       waiting,
       jobSlots: jobs.slots,
@@ -127,17 +137,21 @@ class Run {
 
   /** Waits until nothing waits any more; how many rows still do when nothing has changed for long. */
   private async drained(): Promise<number> {
+    const { database, broker } = this.stage;
     let before = '';
     let changed = performance.now();
     for (;;) {
-      const [row] = await this.database.rows<{ queued: number; deliveries: number; effects: number }>(waitingSql);
+      const [row] = await database.rows<{ queued: number; deliveries: number; effects: number }>(waitingSql);
       const waiting = (row?.queued ?? 0) + (row?.deliveries ?? 0);
-      if (waiting === 0) return 0;
+      if (waiting === 0 && (!broker || (await missing(database)) === 0)) break;
       if (JSON.stringify(row) !== before) changed = performance.now();
       before = JSON.stringify(row);
       if (performance.now() - changed > patienceMs) return waiting;
       await pause(lookEveryMs, undefined, { signal: this.signal });
     }
+    // What the broker has no word for yet comes once more: it must find its mark.
+    if (broker) await pause(3 * ackWaitMs, undefined, { signal: this.signal });
+    return 0;
   }
 }
 

@@ -26,6 +26,12 @@ export const waitingSql = `
 SELECT (SELECT count(*)::int FROM outbox.queue) + (SELECT count(*)::int FROM outbox.scheduled) AS queued,
   (SELECT count(*)::int FROM outbox.deliveries) AS deliveries, (SELECT count(*)::int FROM effects) AS effects`;
 
+/** Deliveries without an outcome yet: what waits with a broker is in no table. Parameters: types and durables of the subscriptions. */
+export const missingSql = `
+SELECT count(*)::int AS missing FROM notes n JOIN unnest($1::text[], $2::text[]) s(type, durable) ON s.type = n.type
+WHERE NOT EXISTS (SELECT 1 FROM effects f WHERE f.event_id = n.event_id AND f.durable = s.durable)
+  AND NOT EXISTS (SELECT 1 FROM outbox.dead_letters l WHERE l.event_id = n.event_id AND l.durable = s.durable)`;
+
 /**
  * Parameters: types and durables of the subscriptions, the durable that fails on purpose, ids that publishers were told
  * are committed. A transaction that published wrote its note as well, or neither: what became of a COMMIT without an

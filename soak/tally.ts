@@ -1,7 +1,7 @@
 import { failing, subscriptions } from './events.js';
 import type { Absence } from './fleet.js';
 import type { PatientPool } from './patient-pool.js';
-import { countsSql, ticksSql, wrongSql } from './tables.js';
+import { countsSql, missingSql, ticksSql, wrongSql } from './tables.js';
 
 export interface Counts {
   readonly events: number;
@@ -31,12 +31,18 @@ export interface Tick {
   readonly ended: number | null;
 }
 
-const pairs = [subscriptions.map(({ type }) => type), subscriptions.map(({ durable }) => durable), failing];
+const asked = [subscriptions.map(({ type }) => type), subscriptions.map(({ durable }) => durable)];
+const pairs = [...asked, failing];
 
 export async function count(database: PatientPool, committed: readonly string[]): Promise<Counts> {
   const [counts] = await database.rows<Counts>(countsSql, [...pairs, committed]);
   if (!counts) throw new Error('the count returned no row');
   return counts;
+}
+
+export async function missing(database: PatientPool): Promise<number> {
+  const [row] = await database.rows<{ missing: number }>(missingSql, asked);
+  return row?.missing ?? 0;
 }
 
 /** What went wrong, one line each. */

@@ -70,7 +70,7 @@ class Ticks {
 
 /** A worker that runs until it is stopped, or killed. */
 export async function work(task: SoakTask): Promise<void> {
-  const app = await bootApp(task.url, 'soak worker', 'worker', [OrderHandlers, Ticks]);
+  const app = await bootApp(task, 'soak worker', 'worker', [OrderHandlers, Ticks]);
   process.once('SIGTERM', () => void app.close().finally(() => process.exit()));
   await report({ kind: 'ready' });
 }

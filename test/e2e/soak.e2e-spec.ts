@@ -1,48 +1,15 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
 import { Client } from 'pg';
 import { orderOf } from '../../soak/events.js';
-import { faultPlan } from '../../soak/plan.js';
+import { type Fault, faultPlan } from '../../soak/plan.js';
 import { judgeTicks, type Tick } from '../../soak/tally.js';
 import { eventually } from '../support/eventually.js';
+import { SoakBench } from '../support/soak.js';
 
 describe('the soak', () => {
-  let running: ChildProcess | undefined;
+  const bench = new SoakBench();
+  const soak: SoakBench['run'] = (args, meddle) => bench.run(args, meddle);
 
-  interface Ended {
-    readonly code: number | null;
-    readonly out: string;
-    readonly errors: string;
-  }
-
-  /** `meddle` is given the address of the soak's server, once everybody is at work. */
-  async function soak(args: readonly string[], meddle?: (url: string) => Promise<void>): Promise<Ended> {
-    const child = spawn(process.execPath, [join(process.cwd(), 'dist/soak/main.js'), ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    running = child;
-    const out: string[] = [];
-    const errors: string[] = [];
-    child.stdout.on('data', (data) => out.push(String(data)));
-    let meddling: Promise<void> | undefined;
-    child.stderr.on('data', (data) => {
-      errors.push(String(data));
-      const url = /two publishers on (postgres:\S+)\n/.exec(errors.join(''))?.[1];
-      if (url) meddling ??= meddle?.(url);
-    });
-    const [code] = await once(child, 'close');
-    await meddling;
-    return { code, out: out.join(''), errors: errors.join('') };
-  }
-
-  // A test that timed out must not leave its server and its fleet behind.
-  afterEach(async () => {
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
-    const closed = once(running, 'close');
-    running.kill('SIGTERM');
-    await closed;
-  });
+  afterEach(() => bench.stop());
 
   it('loses nothing and repeats nothing while processes are killed and paused, sessions ended and the server restarted', async () => {
     const { code, out, errors } = await soak(['--minutes', '0.3', '--seed', '11', '--events-per-second', '20']);
@@ -105,8 +72,18 @@ describe('the soak', () => {
     expect(faultPlan(11, 60_000)).toEqual(plan);
     expect(faultPlan(11, 600_000).slice(0, plan.length)).toEqual(plan);
     expect(faultPlan(12, 60_000)).not.toEqual(plan);
-    const kinds = plan.slice(0, 5).map((fault) => (fault.kind === 'restart' ? fault.how : fault.kind));
-    expect(kinds.sort()).toEqual(['fast', 'immediate', 'kill', 'pause', 'terminate']);
+    const kinds = (faults: Fault[]) => faults.map((fault) => ('how' in fault ? fault.how : fault.kind)).sort();
+    expect(kinds(plan.slice(0, 5))).toEqual(['fast', 'immediate', 'kill', 'pause', 'terminate']);
+    // Those of the broker besides.
+    const brokered = faultPlan(11, 60_000, 'jetstream');
+    expect(faultPlan(11, 60_000, 'jetstream')).toEqual(brokered);
+    expect(kinds(brokered.slice(0, 10).filter(({ kind }) => kind === 'broker'))).toEqual([
+      'freeze',
+      'kill',
+      'kill',
+      'stop',
+      'wipe',
+    ]);
     expect(orderOf(11, 0, 7)).toEqual(orderOf(11, 0, 7));
     expect(new Set(Array.from({ length: 2_000 }, (_, n) => orderOf(11, 1, n).how)).size).toBe(6);
   });

@@ -1,0 +1,43 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+
+export interface EndedSoak {
+  readonly code: number | null;
+  readonly out: string;
+  readonly errors: string;
+}
+
+/** The built soak, in processes of its own. */
+export class SoakBench {
+  private running: ChildProcess | undefined;
+
+  /** `meddle` is given the address of the soak's server, once everybody is at work. */
+  async run(args: readonly string[], meddle?: (url: string) => Promise<void>): Promise<EndedSoak> {
+    const child = spawn(process.execPath, [join(process.cwd(), 'dist/soak/main.js'), ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.running = child;
+    const out: string[] = [];
+    const errors: string[] = [];
+    child.stdout.on('data', (data) => out.push(String(data)));
+    let meddling: Promise<void> | undefined;
+    child.stderr.on('data', (data) => {
+      errors.push(String(data));
+      const url = /two publishers on (postgres:\S+)[ \n]/.exec(errors.join(''))?.[1];
+      if (url) meddling ??= meddle?.(url);
+    });
+    const [code] = await once(child, 'close');
+    await meddling;
+    return { code, out: out.join(''), errors: errors.join('') };
+  }
+
+  /** A test that timed out must not leave its server and its fleet behind. */
+  async stop(): Promise<void> {
+    const { running } = this;
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    const closed = once(running, 'close');
+    running.kill('SIGTERM');
+    await closed;
+  }
+}
