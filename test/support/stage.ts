@@ -26,7 +26,10 @@ export interface Stage {
 }
 
 /** Whether an event has left the queue and is with a broker: a durable that is to get it has neither verdict nor row. */
-const onItsWay = (schema: string, which = 'true'): string => `EXISTS (SELECT 1 FROM ${schema}.events e JOIN ${schema}.durables d ON d.state = 'active' AND ${which}
+const onItsWay = (
+  schema: string,
+  which = 'true',
+): string => `EXISTS (SELECT 1 FROM ${schema}.events e JOIN ${schema}.durables d ON d.state = 'active' AND ${which}
   AND EXISTS (SELECT 1 FROM ${schema}.durable_types y WHERE y.durable = d.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since)
   WHERE NOT EXISTS (SELECT 1 FROM ${schema}.handled h WHERE h.event_id = e.id AND h.durable IN (0, d.id))
     AND NOT EXISTS (SELECT 1 FROM ${schema}.deliveries x WHERE x.event_id = e.id AND x.durable = d.id)

@@ -49,7 +49,8 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
           retryAttempts: 0,
           ...options.typeorm,
         }),
-        options.root ?? OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(options.url), ...options.outbox }),
+        options.root ??
+          OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(options.url), ...options.outbox }),
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],

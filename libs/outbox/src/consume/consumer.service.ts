@@ -101,7 +101,9 @@ export class ConsumerService implements DeliveryReceiver {
   }
 
   receiveMessages(messages: readonly IncomingMessage[]): void {
-    void this.intake.take(messages).then((deliveries) => this.receive(deliveries));
+    const handles = ({ durable, type }: IncomingMessage): boolean =>
+      this.lanes.get(durable)?.subscription.covers(type) ?? false;
+    void this.intake.take(messages, handles).then((deliveries) => this.receive(deliveries));
   }
 
   handBack(messages: ReadonlySet<BrokerMessage>): void {

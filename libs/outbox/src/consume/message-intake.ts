@@ -21,12 +21,16 @@ export interface IntakeParts {
   readonly throttled: ThrottledLog;
 }
 
+/** A rolling deploy is over by then. */
+const deployMs = 10 * 60_000;
+
 /**
  * What becomes of a broker's message before anything runs:
  *
  *   first time ──▶ its lane, as a delivery without a row
  *   again      ──▶ a row of `deliveries` with one interruption, acknowledged: the database counts, not the broker
  *   of another database ──▶ a copy of the event is stored first, committed, so that two durables never wait for each other
+ *   of a type that this version does not handle ──▶ another version may: a row where the database says so, acknowledged
  *
  * | dies | what is left | who repairs it |
  * |---|---|---|
@@ -36,14 +40,25 @@ export interface IntakeParts {
 export class MessageIntake {
   constructor(private readonly parts: IntakeParts) {}
 
-  /** Resolves to what may start now. */
-  async take(messages: readonly IncomingMessage[]): Promise<Delivery[]> {
-    const again = messages.filter(({ redelivered }) => redelivered);
-    const fresh = messages.filter(({ redelivered }) => !redelivered);
-    const foreign = messages.filter((message) => message.foreign);
+  /** Resolves to what may start now. `handles`: whether this version of the app does. */
+  async take(
+    messages: readonly IncomingMessage[],
+    handles: (message: IncomingMessage) => boolean,
+  ): Promise<Delivery[]> {
+    // To accept a type is each version's own word: what this one does not know of it must not store.
+    const unknown = (message: IncomingMessage): boolean =>
+      message.foreign && !handles(message) && !this.parts.known.accepts(message.type);
+    const others = messages.filter(unknown);
+    const ours = messages.filter((message) => !unknown(message));
+    const foreign = ours.filter((message) => message.foreign);
+    if (others.length > 0) void this.leave(others);
     if (foreign.length > 0) await this.store(foreign);
+    const again = ours.filter(({ redelivered }) => redelivered);
+    const fresh = ours.filter(({ redelivered }) => !redelivered);
+    const strange = fresh.filter((message) => !handles(message));
     if (again.length > 0) void this.interrupted(again);
-    return fresh.map((message) => this.delivery(message));
+    if (strange.length > 0) void this.record(strange);
+    return fresh.filter(handles).map((message) => this.delivery(message));
   }
 
   private delivery({ eventId, durable, message }: IncomingMessage): Delivery {
@@ -64,6 +79,40 @@ export class MessageIntake {
     if (rows === 0) return;
     throttled.warn('redelivered', `${rows} messages that a worker had and did not answer for are tried again`);
     takers.nudge();
+  }
+
+  /** As the fan-out would have it: rows for what the database knows the durable to get, and nothing for the rest. */
+  private async record(messages: readonly IncomingMessage[]): Promise<void> {
+    const { database, recorder, takers } = this.parts;
+    const rows = await recorder.untilRecorded(
+      `${messages.length} messages of types that this version does not handle`,
+      database.deliveries.adopt(
+        messages.map(({ eventId }) => eventId),
+        messages.map(({ durable }) => durable),
+        null,
+      ),
+    );
+    if (rows === undefined) return;
+    for (const { message } of messages) message.ack();
+    if (rows > 0) takers.nudge();
+  }
+
+  /**
+   * Of another database, and nothing that this version accepts: a newer one may. While a deploy may be under way they
+   * are left to it, if the database has their types; a broker that keeps more than so many would give nothing any more.
+   */
+  private async leave(messages: readonly IncomingMessage[]): Promise<void> {
+    const { database, recorder } = this.parts;
+    const meant = new Map<string, number>();
+    for (const { durable, type, eventId, message } of messages) {
+      const key = `${durable} ${type}`;
+      const look = database.durables.meant(durable, type);
+      const rows = meant.get(key) ?? (await recorder.untilRecorded(`a message of type ${type}`, look));
+      if (rows === undefined) return;
+      meant.set(key, rows);
+      if (rows > 0 && Date.now() - bornAt(eventId) < deployMs) message.later();
+      else message.ack();
+    }
   }
 
   private async store(messages: readonly IncomingMessage[]): Promise<void> {
@@ -99,4 +148,9 @@ export class MessageIntake {
       return [];
     }
   }
+}
+
+/** The time in an event's id. */
+function bornAt(id: string): number {
+  return Number.parseInt(id.replace('-', '').slice(0, 12), 16);
 }

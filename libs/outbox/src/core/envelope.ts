@@ -28,6 +28,8 @@ export interface Delivery {
 
 /** A message that a broker waits to hear of. */
 export interface BrokerMessage {
+  /** Not for this process, and nothing is recorded of it: the broker gives it to somebody after a while. */
+  later(): void;
   /** Handled, or recorded in the database: the broker forgets it. Any number of times; a lost one costs a look at the mark. */
   ack(): void;
 }

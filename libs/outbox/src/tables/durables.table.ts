@@ -41,6 +41,8 @@ export class DurablesTable {
   readonly patience = statement('durables_patience', "SELECT set_config('lock_timeout', '5s', true)");
   /** Parameters: ids. */
   readonly types;
+  /** Parameters: durable, type. A row when the durable gets that type. */
+  readonly meant;
   /** No parameters. */
   readonly list;
   /** Parameters: name, type or null. Sent behind `registrationLock`. */
@@ -56,6 +58,7 @@ export class DurablesTable {
     this.register = statement<{ id: number; name: string }>('register', inSchema(schema, registerSql));
     this.backfill = statement<{ open: number; found: number }>('backfill', inSchema(schema, backfillSql));
     this.types = statement<TypeRow>('durable_types', inSchema(schema, typesSql));
+    this.meant = statement('durable_meant', inSchema(schema, meantSql));
     this.list = statement<DurableRow>('durables_list', inSchema(schema, listSql));
     this.retire = statement<RetiredRow>('durables_retire', inSchema(schema, retireSql));
     this.revive = statement('durables_revive', inSchema(schema, reviveSql));
@@ -123,6 +126,9 @@ SELECT (SELECT count(*)::int FROM t) AS open, (SELECT count(*)::int FROM i) AS f
 const typesSql = `
 SELECT durable, pattern, CASE WHEN isfinite(since) THEN floor(extract(epoch FROM since) * 1000)::bigint END AS since_ms
 FROM outbox.durable_types WHERE durable = ANY ($1::smallint[]) AND ended_at IS NULL ORDER BY durable, pattern`;
+
+const meantSql = `
+SELECT 1 FROM outbox.durable_types WHERE durable = $1::smallint AND ended_at IS NULL AND $2::text LIKE matcher LIMIT 1`;
 
 /** `since` is -infinity for a type that began at the beginning. */
 const listSql = `

@@ -30,7 +30,7 @@ export class InFlight {
   }
 
   hold(message: JsMsg): BrokerMessage {
-    const held = new HeldMessage(message, () => this.held.delete(held));
+    const held = new HeldMessage(message, this.ackWaitMs, () => this.held.delete(held));
     this.held.set(held, { since: performance.now() });
     return held;
   }
@@ -51,18 +51,27 @@ class HeldMessage implements BrokerMessage {
 
   constructor(
     private readonly message: JsMsg,
+    private readonly laterMs: number,
     private readonly settled: () => void,
   ) {}
 
   ack(): void {
-    if (this.done) return;
-    this.done = true;
-    this.settled();
-    quietly(() => this.message.ack());
+    this.once(() => this.message.ack());
+  }
+
+  later(): void {
+    this.once(() => this.message.nak(this.laterMs));
   }
 
   working(): void {
     quietly(() => this.message.working());
+  }
+
+  private once(answer: () => void): void {
+    if (this.done) return;
+    this.done = true;
+    this.settled();
+    quietly(answer);
   }
 }
 

@@ -8,7 +8,7 @@ import { type InFlight, quietly } from './in-flight.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import type { Link } from './link.js';
 import { brokerWords } from './nats-errors.js';
-import { coversType, typeOf } from './subjects.js';
+import { typeOf } from './subjects.js';
 
 /** One request stays open so long; messages come as they are published. */
 const openMs = 10_000;
@@ -38,14 +38,12 @@ export class Puller extends BackgroundService {
   private messages: ConsumerMessages | undefined;
   private arrived: JsMsg[] = [];
   private mostRoom = 1;
-  private readonly patterns: readonly string[];
 
   constructor(
     private readonly parts: PullerParts,
     private readonly durable: ServedDurable,
   ) {
     super(`outbox.jetstream.${durable.name}`, parts.log);
-    this.patterns = durable.types.map(({ pattern }) => pattern);
   }
 
   /** There may be room, or a connection, or a consumer. */
@@ -110,8 +108,6 @@ export class Puller extends BackgroundService {
   private incoming(message: JsMsg): IncomingMessage[] {
     const { inFlight, settings, installation } = this.parts;
     const type = typeOf(settings.prefix, message.subject);
-    // The server's one filter brought it: another type, which is not meant.
-    if (type !== undefined && !coversType(this.patterns, type)) return this.settle(message);
     const { headers } = message;
     const eventId = eventIdOf(headers);
     if (type === undefined || eventId === undefined) {

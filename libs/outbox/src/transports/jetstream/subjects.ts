@@ -53,11 +53,6 @@ export function filterOf(prefix: string, patterns: readonly string[]): string {
   return `${prefix}.${merged(patterns)}`;
 }
 
-/** Whether one of the patterns covers a type; `*` stands for one token. */
-export function coversType(patterns: readonly string[], type: string): boolean {
-  return patterns.some((pattern) => subjectCovers(pattern, type));
-}
-
 function merged(patterns: readonly string[]): string {
   const [first = '*.*.*', ...rest] = patterns;
   return first
