@@ -279,6 +279,8 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       `UPDATE outbox.dead_letters SET payload = '{}'`,
       'DELETE FROM outbox.dead_letters',
       'DELETE FROM outbox.deliveries',
+      'DELETE FROM outbox.queue',
+      'INSERT INTO outbox.queue (event_id, attempts) VALUES (gen_random_uuid(), 9)',
       'UPDATE outbox.deliveries SET attempt = 0',
       'INSERT INTO outbox.deliveries (event_id, durable, attempt) VALUES (gen_random_uuid(), 1, 9)',
       `UPDATE outbox.handled SET verdict = 'd'`,
@@ -335,6 +337,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       expect((await old.query(claim)).rows).toEqual([{ claimed: false }]);
       await old.query('SELECT installation FROM outbox.schema_version');
       await old.end();
+      await outboxSchema.up(owner);
       // Twice, and as the newest, is the same.
       for (const sql of outboxSchema.grants(named)) await owner.query(sql);
       expect(outboxSchema.grants(named)).toEqual(outboxSchema.grants({ to: 3, ...named }));
