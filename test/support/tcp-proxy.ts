@@ -7,6 +7,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
  */
 export class TcpProxy {
   private whole = true;
+  private silent = false;
   private armed: string | undefined;
   private holding: string | undefined;
   private held: { readonly client: Socket; readonly data: Buffer[] } | undefined;
@@ -66,8 +67,14 @@ export class TcpProxy {
     for (const socket of this.sockets) socket.destroy();
   }
 
+  /** Connections stay open, new ones are let in, and nothing comes through, until `mend`: a firewall that forgot them. */
+  swallow(): void {
+    this.silent = true;
+  }
+
   mend(): void {
     this.whole = true;
+    this.silent = false;
   }
 
   async close(): Promise<void> {
@@ -92,6 +99,7 @@ export class TcpProxy {
       });
     }
     client.on('data', (data) => {
+      if (this.silent) return;
       if (this.armed && data.includes(this.armed)) {
         this.armed = undefined;
         doomed = true;
@@ -103,6 +111,7 @@ export class TcpProxy {
       upstream.write(data);
     });
     upstream.on('data', (data) => {
+      if (this.silent) return;
       if (this.held?.client === client) {
         this.held.data.push(data);
         return;
