@@ -13,6 +13,7 @@ import {
   type OutboxRole,
   Subscribe,
 } from 'nestjs-outbox';
+import { type JetstreamOptions, jetstream } from 'nestjs-outbox/jetstream';
 import { Pool } from 'pg';
 import type { WorkerReport } from './worker-process.js';
 
@@ -26,6 +27,8 @@ export interface Task {
   readonly sql?: string;
   /** Ends its process. */
   readonly crash?: boolean;
+  /** Ends its process by `process.exit`, in the middle of the handler. */
+  readonly exit?: boolean;
   /** Ends its process at the moment at which the answer to its COMMIT arrives, before the library has read it. */
   readonly crashAtCommit?: boolean;
   /** Publishes one more event, with this task, after it has waited. */
@@ -48,12 +51,12 @@ witness.on('error', () => {});
 class Work {
   constructor(private readonly publisher: EventPublisher) {}
 
-  @Subscribe('test.work.asked', 'worker', {
-    backoff: ['200ms'],
+  @Subscribe('test.work.asked', process.env['DURABLE'] ?? 'worker', {
+    backoff: [(process.env['BACKOFF'] as Duration | undefined) ?? '200ms'],
     timeout: (process.env['TIMEOUT'] as Duration | undefined) ?? '30s',
   })
   async run(event: OutboxEvent<Task>, context: DeliveryContext): Promise<void> {
-    const { ms, hold, sql, crash, crashAtCommit, publish, fail } = event.payload;
+    const { ms, hold, sql, crash, exit, crashAtCommit, publish, fail } = event.payload;
     await context.manager.query('INSERT INTO effects (event_id, durable, attempt, pid) VALUES ($1, $2, $3, $4)', [
       event.id,
       context.durable,
@@ -70,6 +73,7 @@ class Work {
     if (hold && holds) await go;
     if (sql && holds) await context.manager.query(sql);
     if (crash) process.kill(process.pid, 'SIGKILL');
+    if (exit) process.exit(1);
     if (crashAtCommit) await killAtCommit(context);
     if (publish) await this.publisher.publish('test.work.asked', publish);
     if (fail) throw new Error('asked to fail');
@@ -84,6 +88,9 @@ async function killAtCommit(context: DeliveryContext): Promise<void> {
   });
 }
 
+/** JETSTREAM: its options, as JSON. Without it the default transport. */
+const broker: JetstreamOptions | undefined = JSON.parse(process.env['JETSTREAM'] ?? 'null') ?? undefined;
+
 @Module({
   imports: [
     TypeOrmModule.forRoot({
@@ -95,6 +102,7 @@ async function killAtCommit(context: DeliveryContext): Promise<void> {
     OutboxModule.forRoot({
       drain: (process.env['DRAIN'] as Duration | undefined) ?? '5s',
       role: (process.env['ROLE'] as OutboxRole | undefined) ?? 'all',
+      ...(broker ? { transport: jetstream(broker), relay: { reconcile: '1s' } } : {}),
     }),
     OutboxModule.forFeature({ emits: ['test.work.asked'] }),
   ],

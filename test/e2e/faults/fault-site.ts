@@ -20,9 +20,11 @@ export class FaultSite {
   private constructor(
     readonly database: TestDatabase,
     readonly publisher: TestApp,
+    private readonly env: Readonly<Record<string, string>>,
   ) {}
 
-  static async open(server?: string): Promise<FaultSite> {
+  /** `env`: of every worker process. */
+  static async open(server?: string, env: Readonly<Record<string, string>> = {}): Promise<FaultSite> {
     const database = await createDatabase(server);
     await database.query(tables);
     const publisher = await bootApp({
@@ -31,7 +33,7 @@ export class FaultSite {
       manifest: { emits: ['test.work.asked'] },
     });
     await database.query(chargesTrigger);
-    return new FaultSite(database, publisher);
+    return new FaultSite(database, publisher, env);
   }
 
   async worker(env: Readonly<Record<string, string>> = {}): Promise<WorkerProcess> {
@@ -42,7 +44,7 @@ export class FaultSite {
 
   /** A worker process that is not waited for. */
   launch(env: Readonly<Record<string, string>> = {}): WorkerProcess {
-    const worker = WorkerProcess.launch(this.database.url, env);
+    const worker = WorkerProcess.launch(this.database.url, { ...this.env, ...env });
     this.workers.push(worker);
     return worker;
   }
@@ -149,11 +151,16 @@ CREATE TABLE effects (event_id uuid, durable text, attempt int, pid int, at time
 CREATE TABLE runs (event_id uuid, attempt int, pid int, at timestamptz DEFAULT clock_timestamp());
 CREATE TABLE charges (event_id uuid, n int, total int)`;
 
+/** A row that begins with an interruption is a broker's message that somebody had; one that an attempt wrote back carries the old ones. */
 const chargesTrigger = `
 CREATE FUNCTION charge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   INSERT INTO charges VALUES (new.event_id, new.interruptions - old.interruptions, new.interruptions); RETURN NULL; END $$;
 CREATE TRIGGER charge AFTER UPDATE OF interruptions ON outbox.deliveries FOR EACH ROW
-  WHEN (new.interruptions IS DISTINCT FROM old.interruptions) EXECUTE FUNCTION charge()`;
+  WHEN (new.interruptions IS DISTINCT FROM old.interruptions) EXECUTE FUNCTION charge();
+CREATE FUNCTION charge_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO charges VALUES (new.event_id, new.interruptions, new.interruptions); RETURN NULL; END $$;
+CREATE TRIGGER charge_first AFTER INSERT ON outbox.deliveries FOR EACH ROW
+  WHEN (new.interruptions > 0 AND new.attempt = 0) EXECUTE FUNCTION charge_first()`;
 
 /** A session that holds a table until `release`, so that others can be met while they wait for it. */
 export async function holdTable(database: TestDatabase, table: string): Promise<{ release(): Promise<void> }> {

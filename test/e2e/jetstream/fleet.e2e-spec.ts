@@ -1,0 +1,99 @@
+import { eventually } from '../../support/eventually.js';
+import { describeWithNats } from '../../support/nats.js';
+import { FaultSite } from '../faults/fault-site.js';
+import { Broker } from './broker.js';
+
+const ackWaitMs = 2_000;
+
+describeWithNats('workers that share durables over JetStream', () => {
+  let broker: Broker;
+  let site: FaultSite;
+
+  beforeEach(async () => {
+    broker = await Broker.open('2s');
+    site = await FaultSite.open(undefined, broker.env);
+  });
+
+  afterEach(async () => {
+    await site?.close();
+    await broker?.close();
+  });
+
+  const effects = (durable: string) =>
+    site.database.value<number>('SELECT count(DISTINCT event_id)::int FROM effects WHERE durable = $1', [durable]);
+
+  it('three on one durable: each event is handled once, and each of them has done some', async () => {
+    const workers = [await site.worker(), await site.worker(), await site.worker()];
+    const ids: string[] = [];
+    for (let i = 0; i < 10; i++) ids.push(...(await site.ask(...Array.from({ length: 30 }, () => ({ ms: 10 })))));
+    await site.handledOnce(ids, 30_000);
+    const shares = await site.database.query<{ pid: number; n: number }>(
+      'SELECT pid, count(*)::int AS n FROM effects GROUP BY pid ORDER BY pid',
+    );
+    expect(shares.map(({ pid }) => pid)).toEqual(workers.map(({ pid }) => pid).sort((a, b) => a - b));
+    for (const { n } of shares) expect(n).toBeGreaterThan(ids.length / 10);
+    expect(await broker.messages()).toBe(ids.length);
+    await broker.answered();
+    expect(await site.interruptions()).toEqual({});
+    expect(await site.attemptsCharged()).toBe(0);
+  });
+
+  it('two durables on one event: each gets it once', async () => {
+    await Promise.all([site.worker(), site.worker({ DURABLE: 'mail' })]);
+    const ids = await site.ask({}, {}, {}, {}, {});
+    await eventually('both have all', async () => (await effects('worker')) + (await effects('mail')) === 10);
+    expect(await site.database.value('SELECT count(*)::int FROM effects')).toBe(10);
+    expect(await broker.messages()).toBe(ids.length);
+    await Promise.all([broker.answered('worker'), broker.answered('mail')]);
+  });
+
+  it("a killed worker's messages run elsewhere when the broker has heard nothing for `ack_wait`; each is charged once", async () => {
+    const first = await site.worker({ HOLD: 'on' });
+    const ids = await site.ask(...Array.from({ length: 8 }, () => ({ hold: true })));
+    await eventually('four run and four wait in memory', async () => {
+      const started = first.reports.filter((report) => report.kind === 'started').length;
+      return started === 4 && (await broker.consumer()).num_ack_pending === 8;
+    });
+    const second = await site.worker();
+    await first.kill();
+    const killed = performance.now();
+    await second.started();
+    const firstMs = performance.now() - killed;
+    await site.handledOnce(ids);
+    const allMs = performance.now() - killed;
+    console.log(`of a killed worker: the first runs elsewhere after ${firstMs} ms, all are handled after ${allMs} ms`);
+    // Its word was kept fresh every third of `ack_wait`, so it is two thirds of it at the earliest.
+    expect(firstMs).toBeLessThan(ackWaitMs + 3_000);
+    expect(await site.interruptions()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
+    expect(Object.values(await site.runs()).sort()).toEqual([1, 1, 1, 1, 2, 2, 2, 2]);
+    expect(await site.attemptsCharged()).toBe(0);
+    await broker.answered();
+  });
+
+  it('a thousand failing deliveries on their ladder do not delay a healthy event, and the broker keeps none of them', async () => {
+    await site.worker({ BACKOFF: '1h' });
+    const before = await latencies(20);
+    const failing = await site.ask(...Array.from({ length: 1_000 }, () => ({ fail: true })));
+    await eventually('all have failed once', async () => (await site.attemptsCharged()) === failing.length, 40_000);
+    await broker.answered();
+    const beside = await latencies(20);
+    console.log(`publish to effect, median and most in ms: alone ${before}, beside 1,000 on their ladder ${beside}`);
+    expect(beside[1]).toBeLessThan(2_000);
+    expect(await site.database.value('SELECT count(*)::int FROM outbox.deliveries WHERE attempt = 1')).toBe(1_000);
+    await site.database.query('DELETE FROM outbox.deliveries');
+  });
+
+  async function latencies(count: number): Promise<readonly [number, number]> {
+    const ids: string[] = [];
+    for (let i = 0; i < count; i++) {
+      ids.push(await site.askOne({}));
+      await site.handledOnce(ids);
+    }
+    const rows = await site.database.query<{ ms: number }>(
+      `SELECT extract(epoch FROM f.at - e.created_at)::float * 1000 AS ms FROM effects f JOIN outbox.events e ON e.id = f.event_id
+       WHERE f.event_id = ANY ($1::uuid[]) ORDER BY 1`,
+      [ids],
+    );
+    return [Math.round(rows[count / 2]?.ms ?? 0), Math.round(rows[count - 1]?.ms ?? 0)];
+  }
+});
