@@ -13,6 +13,8 @@ export interface ConsumerState {
   /** Messages that somebody was given and has not answered for. */
   readonly num_ack_pending: number;
   readonly num_redelivered: number;
+  /** Requests for messages that are open. */
+  readonly num_waiting: number;
   readonly ack_floor: { readonly stream_seq: number };
 }
 
