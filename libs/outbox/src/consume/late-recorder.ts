@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { loopBackoff } from '../core/backoff.js';
-import { databaseTrouble } from '../core/database-errors.js';
+import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import type { Delivery } from '../core/envelope.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
@@ -8,6 +8,9 @@ import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 import { type Bound, interval } from '../tables/wire/statement.js';
 import { adoption } from './adoption.js';
+
+/** Classes of SQLSTATE: a value cannot be what it is, breaks a constraint, or is beyond a limit of the program. */
+const refusesData = /^(22|23|54)/;
 
 /**
  * Records what came of a delivery when its own connection cannot: on a connection that is opened for it when it is first
@@ -57,6 +60,16 @@ export class LateRecorder {
     return this.tried(what, () => !this.closed, statements);
   }
 
+  /** The same for what may be refused for what it is: false then. */
+  async unlessRefused(what: string, statement: Bound): Promise<boolean> {
+    try {
+      await this.tried(what, () => !this.closed, [statement], true);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   private async giveBackSome(deliveries: readonly Delivery[]): Promise<void> {
     const [first] = deliveries;
     if (!first) return;
@@ -75,11 +88,17 @@ export class LateRecorder {
     return rows ?? 0;
   }
 
-  private async tried(what: string, go: () => boolean, statements: readonly Bound[]): Promise<number | undefined> {
+  private async tried(
+    what: string,
+    go: () => boolean,
+    statements: readonly Bound[],
+    mayBeRefused = false,
+  ): Promise<number | undefined> {
     for (let tries = 1; go(); tries++) {
       try {
         return (await this.connection.run(...statements)).at(-1)?.rowCount ?? 0;
       } catch (error) {
+        if (mayBeRefused && refusesData.test(errorCode(error) ?? '')) throw error;
         this.throttled.warn('record', `outbox: ${what} cannot be recorded yet: ${(error as Error).message}`);
         await pause(loopBackoff(tries, 50, 2_000));
       }

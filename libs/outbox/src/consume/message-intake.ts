@@ -4,7 +4,9 @@ import type { ThrottledLog } from '../core/throttled-log.js';
 import type { IncomingMessage } from '../core/transport.js';
 import type { Nudge } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
+import { jsonText, textProblem } from '../events/json-problem.js';
 import type { KnownEvents } from '../events/known-events.js';
+import { eventNameLength } from '../events/outgoing-event.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
 import { interval } from '../tables/wire/statement.js';
@@ -116,38 +118,70 @@ export class MessageIntake {
   }
 
   private async store(messages: readonly IncomingMessage[]): Promise<void> {
-    const events = messages.flatMap((message) => this.copyOf(message));
-    if (events.length === 0) return;
+    const copies = messages.flatMap((message) => this.copyOf(message));
+    if (copies.length === 0 || (await this.accepted(copies))) return;
+    // One that Postgres refuses, for whatever reason, must not keep the others out.
+    for (const copy of copies) if (!(await this.accepted([copy]))) this.unreadable(copy.event, 'it cannot be stored');
+  }
+
+  /** False when Postgres refuses them for what they are. */
+  private accepted(copies: readonly Copy[]): Promise<boolean> {
     const { database, settings, recorder } = this.parts;
-    await recorder.untilRecorded(
-      `${events.length} events of another database`,
+    return recorder.unlessRefused(
+      `${copies.length} events of another database`,
       database.events.accept(
-        events.map(({ id }) => id),
-        events.map(({ tenantId }) => tenantId),
-        events.map(({ type }) => type),
-        events.map(({ subject }) => subject),
-        events.map(({ payload }) => JSON.stringify(payload)),
-        events.map(({ headers }) => JSON.stringify(headers)),
-        events.map(({ occurredAt }) => occurredAt.toISOString()),
+        copies.map(({ event }) => event.id),
+        copies.map(({ event }) => event.tenantId),
+        copies.map(({ event }) => event.type),
+        copies.map(({ event }) => event.subject),
+        copies.map(({ payload }) => payload),
+        copies.map(({ headers }) => headers),
+        copies.map(({ event }) => event.occurredAt.toISOString()),
         interval(settings.retentionMs),
       ),
     );
   }
 
   /** Without its copy the message finds no row, and nothing runs. */
-  private copyOf(message: IncomingMessage): OutboxEvent[] {
-    const { known, throttled } = this.parts;
-    if (!known.accepts(message.type)) return [];
+  private copyOf(message: IncomingMessage): Copy[] {
+    if (!this.parts.known.accepts(message.type)) return [];
     try {
-      return [message.copy()];
+      return [copyOf(message.copy())];
     } catch (error) {
-      throttled.warn(
-        'copy',
-        `a message of another database (${message.type} ${message.eventId}) cannot be read, and does not run: ${errorText(error)}`,
-      );
+      this.unreadable({ type: message.type, id: message.eventId }, errorText(error));
       return [];
     }
   }
+
+  private unreadable({ type, id }: Pick<OutboxEvent, 'type' | 'id'>, why: string): void {
+    this.parts.throttled.warn(
+      'copy',
+      `a message of another database (${type} ${id}) cannot be read, and does not run: ${why}`,
+    );
+  }
+}
+
+/** An event of another database, as its columns. */
+interface Copy {
+  readonly event: OutboxEvent;
+  readonly payload: string;
+  readonly headers: string;
+}
+
+/** Nobody has checked these: what Postgres would refuse is found before it is asked. */
+function copyOf(event: OutboxEvent): Copy {
+  for (const [what, text] of [
+    ['the tenant', event.tenantId],
+    ['the subject', event.subject],
+  ] as const) {
+    const problem = text === null ? undefined : textProblem(text, what);
+    if (problem) throw new Error(`${problem.path} ${problem.problem}`);
+    if ((text?.length ?? 0) > eventNameLength) throw new Error(`${what} has more than ${eventNameLength} characters`);
+  }
+  const [payload, headers] = [jsonText(event.payload, 'payload'), jsonText(event.headers, 'headers')];
+  if (typeof payload !== 'string') throw new Error(`${payload.path} ${payload.problem}`);
+  if (typeof headers !== 'string') throw new Error(`${headers.path} ${headers.problem}`);
+  return { event, payload, headers };
 }
 
 /** The time in an event's id. */

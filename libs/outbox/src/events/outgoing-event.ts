@@ -24,7 +24,8 @@ export interface EventRow {
 }
 
 const headerBytes = 16 * 1024;
-const nameLength = 255;
+/** Of a tenant or a subject. */
+export const eventNameLength = 255;
 const keyLength = 1_000;
 /** Beyond this a length of time is almost always a wrong unit. */
 const longestMs = 10 * 365.25 * 86_400_000;
@@ -61,7 +62,7 @@ type Refuse = (path: string, problem: string) => never;
 function name(what: string, value: unknown, refuse: Refuse): string | null {
   if (value === null) return null;
   if (typeof value !== 'string') return refuse(what, `must be a string, not ${typeof value}`);
-  return text(what, value, nameLength, refuse);
+  return text(what, value, eventNameLength, refuse);
 }
 
 function text(what: string, value: string, longest: number, refuse: Refuse): string {
