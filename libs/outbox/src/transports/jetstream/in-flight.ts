@@ -5,22 +5,19 @@ import type { BrokerMessage } from '../../core/envelope.js';
  * Messages that this process holds unanswered. The server's clock runs from the moment it sends a message, not from the
  * handler's start, so its word is kept fresh from receipt to settlement. One that has not begun after a whole `ack_wait`
  * is given up to the database: a stuck slot would keep it from every other worker for as long as it lives.
+ *
+ * `ack_wait` is the consumer's, which may have been made with another than the options say now.
  */
 export class InFlight {
-  private readonly held = new Map<HeldMessage, { since: number }>();
+  private readonly held = new Map<HeldMessage, { since: number; ackWaitMs: number }>();
   private timer: NodeJS.Timeout | undefined;
+  private everyMs = Number.POSITIVE_INFINITY;
 
-  constructor(
-    private readonly ackWaitMs: number,
-    private readonly handBack: (messages: ReadonlySet<BrokerMessage>) => void,
-  ) {}
-
-  start(): void {
-    this.timer ??= setInterval(() => this.refresh(), this.ackWaitMs / 3);
-  }
+  constructor(private readonly handBack: (messages: ReadonlySet<BrokerMessage>) => void) {}
 
   /** What is not answered by now the server gives to others. */
   stop(): void {
+    this.everyMs = 0;
     clearInterval(this.timer);
     this.held.clear();
   }
@@ -29,18 +26,26 @@ export class InFlight {
     return this.held.size;
   }
 
-  hold(message: JsMsg): BrokerMessage {
-    const held = new HeldMessage(message, this.ackWaitMs, () => this.held.delete(held));
-    this.held.set(held, { since: performance.now() });
+  hold(message: JsMsg, ackWaitMs: number): BrokerMessage {
+    const held = new HeldMessage(message, ackWaitMs, () => this.held.delete(held));
+    this.held.set(held, { since: performance.now(), ackWaitMs });
+    this.keepUpWith(ackWaitMs);
     return held;
+  }
+
+  private keepUpWith(ackWaitMs: number): void {
+    if (ackWaitMs / 3 >= this.everyMs) return;
+    this.everyMs = ackWaitMs / 3;
+    clearInterval(this.timer);
+    this.timer = setInterval(() => this.refresh(), this.everyMs);
   }
 
   private refresh(): void {
     const now = performance.now();
     const old = new Set<BrokerMessage>();
-    for (const [message, { since }] of this.held) {
+    for (const [message, { since, ackWaitMs }] of this.held) {
       message.working();
-      if (now - since > this.ackWaitMs) old.add(message);
+      if (now - since > ackWaitMs) old.add(message);
     }
     if (old.size > 0) this.handBack(old);
   }

@@ -110,7 +110,7 @@ class JetstreamTransport implements Transport {
     const watchdog = new Watchdog({ link, settings, installation, durables, changed, log });
     this.watchdog = watchdog;
     await this.firstLook(watchdog);
-    const inFlight = new InFlight(settings.ackWaitMs, (messages) => receiver.handBack(messages));
+    const inFlight = new InFlight((messages) => receiver.handBack(messages));
     this.inFlight = inFlight;
     const consumerOf = (durable: string): string => watchdog.nameOf(durable);
     const shared = { link, settings, installation, receiver, inFlight, consumerOf, watchdog, log };
@@ -124,7 +124,6 @@ class JetstreamTransport implements Transport {
       watchdog.nudge();
       nudge();
     });
-    inFlight.start();
     for (const service of [watchdog, ...this.pullers]) service.start();
   }
 

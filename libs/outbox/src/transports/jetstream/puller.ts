@@ -1,4 +1,4 @@
-import type { Consumer, ConsumerMessages, JsMsg } from 'nats';
+import { type Consumer, type ConsumerMessages, type JsMsg, millis, nanos } from 'nats';
 import { BackgroundService } from '../../core/background-service.js';
 import type { Log } from '../../core/throttled-log.js';
 import type { DeliveryReceiver, IncomingMessage, ServedDurable } from '../../core/transport.js';
@@ -35,6 +35,7 @@ export interface PullerParts {
  */
 export class Puller extends BackgroundService {
   private consumer: Consumer | undefined;
+  private ackWaitMs: number;
   private messages: ConsumerMessages | undefined;
   private arrived: JsMsg[] = [];
   private mostRoom = 1;
@@ -44,6 +45,7 @@ export class Puller extends BackgroundService {
     private readonly durable: ServedDurable,
   ) {
     super(`outbox.jetstream.${durable.name}`, parts.log);
+    this.ackWaitMs = parts.settings.ackWaitMs;
   }
 
   /** There may be room, or a connection, or a consumer. */
@@ -85,7 +87,13 @@ export class Puller extends BackgroundService {
 
   private async fetch(room: number): Promise<void> {
     const { link, settings, consumerOf } = this.parts;
-    this.consumer ??= await link.client.consumers.get(settings.stream, consumerOf(this.durable.name));
+    if (!this.consumer) {
+      const consumer = await link.client.consumers.get(settings.stream, consumerOf(this.durable.name));
+      // As the look-up just now told it.
+      const { config } = await consumer.info(true);
+      this.ackWaitMs = millis(config.ack_wait ?? nanos(settings.ackWaitMs));
+      this.consumer = consumer;
+    }
     if (this.stopping) return;
     const messages = await this.consumer.fetch({ max_messages: room, expires: openMs, idle_heartbeat: heartbeatMs });
     this.messages = messages;
@@ -122,7 +130,7 @@ export class Puller extends BackgroundService {
         eventId,
         type,
         durable: this.durable.id,
-        message: inFlight.hold(message),
+        message: inFlight.hold(message, this.ackWaitMs),
         redelivered: message.redelivered,
         foreign: installationOf(headers) !== installation,
         copy: () => eventOf(eventId, type, headers, message.data),
