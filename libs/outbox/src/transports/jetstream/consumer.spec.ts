@@ -1,7 +1,7 @@
 import { AckPolicy, DeliverPolicy, nanos } from 'nats';
 import { describeWithNats } from '../../../../../test/support/nats.js';
 import { durableOf, partsOf, useBroker } from './broker.fixture.js';
-import { type ConsumerParts, ensureConsumer, removeConsumers } from './consumer.js';
+import { type ConsumerParts, ensureConsumer, remakeConsumer, removeConsumers, standingName } from './consumer.js';
 import type { JetstreamOptions } from './jetstream.options.js';
 import { ensureStream } from './stream.js';
 
@@ -93,7 +93,7 @@ describeWithNats('the consumer of a durable', () => {
     const before = await broker.manager.consumers.info(stream, 'ledger');
     const older = partsOf(broker, { ...given, ackWait: '5s' });
     for (const patterns of [['a.b.c'], ['a.b.d'], ['a.b.c', 'a.b.d']])
-      expect(await ensure(older, 'ledger', patterns)).toEqual({ name: 'ledger', made: false });
+      expect(await ensure(older, 'ledger', patterns)).toMatchObject({ name: 'ledger', made: false });
     expect(await broker.manager.consumers.info(stream, 'ledger')).toMatchObject({
       created: before.created,
       config: before.config,
@@ -112,7 +112,7 @@ describeWithNats('the consumer of a durable', () => {
     expect(await taken(stream, name)).toEqual(['a.b.d', 'a.b.c', 'a.b.d']);
     const settings = await config(stream, name);
     for (const patterns of [['a.b.c'], ['a.b.c', 'a.b.d'], ['a.b.c']])
-      expect(await ensure(parts, 'ledger', patterns)).toEqual({ name, made: false });
+      expect(await ensure(parts, 'ledger', patterns)).toMatchObject({ name, made: false });
     expect(await config(stream, name)).toEqual(settings);
   });
 
@@ -135,8 +135,29 @@ describeWithNats('the consumer of a durable', () => {
     const { name } = await ensure(parts, 'ledger', ['a.b.c', 'a.b.d']);
     await broker.manager.consumers.add(stream, { ...old, description: description ?? '', name: 'ledger' });
     expect(await names(stream)).toEqual(['ledger', name]);
-    expect(await ensure(parts, 'ledger', ['a.b.c', 'a.b.d'])).toEqual({ name, made: false });
+    expect(await ensure(parts, 'ledger', ['a.b.c', 'a.b.d'])).toMatchObject({ name, made: false });
     expect(await names(stream)).toEqual([name]);
+  });
+
+  it('is made again from where it is told, by the first process that wants it', async () => {
+    const { stream, parts } = await site();
+    await ensure(parts, 'ledger', ['a.b.c', 'a.b.d']);
+    for (const type of ['a.b.c', 'a.b.d', 'a.b.c']) await publish(stream, type);
+    const before = await broker.manager.consumers.info(stream, 'ledger');
+    expect(await remakeConsumer(parts, before, { sequence: 2 })).toBe(true);
+    expect(await remakeConsumer(parts, before, { sequence: 3 })).toBe(false);
+    const { filter_subject, filter_subjects } = before.config;
+    expect(await config(stream, 'ledger')).toMatchObject(filter_subjects ? { filter_subjects } : { filter_subject });
+    expect(await taken(stream, 'ledger')).toEqual(['a.b.d', 'a.b.c']);
+  });
+
+  it('is found by the name of the durable, whatever it is called by now', async () => {
+    const { parts, other } = await site();
+    expect(await standingName(parts, 'ledger')).toBe('ledger');
+    await ensure(parts, 'ledger', ['a.b.c']);
+    const { name } = await ensure(parts, 'ledger', ['a.b.c', 'a.b.d']);
+    expect(await standingName(parts, 'ledger')).toBe(name);
+    expect(await standingName(other('two'), 'ledger')).toBe('ledger');
   });
 
   it('has nothing to do with a durable whose name begins alike', async () => {

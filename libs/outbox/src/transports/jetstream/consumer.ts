@@ -44,6 +44,14 @@ export interface Sought {
 export interface Found {
   readonly name: string;
   readonly made: boolean;
+  /** How it stood, when it was there. */
+  readonly info?: ConsumerInfo;
+}
+
+/** Where a consumer begins: at a message, at a time, or with everything there is. */
+export interface ConsumerStart {
+  readonly sequence?: number;
+  readonly since?: Date | undefined;
 }
 
 /**
@@ -58,7 +66,8 @@ export async function ensureConsumer(parts: ConsumerParts, sought: Sought): Prom
   const { durable, name } = sought;
   const wanted = durable.types.map(({ pattern }) => pattern);
   const known = await lookUp(parts, name);
-  if (known && ownerOf(known) === parts.installation && covers(parts, known, wanted)) return { name, made: false };
+  if (known && ownerOf(known) === parts.installation && covers(parts, known, wanted))
+    return { name, made: false, info: known };
   const standing = await allStanding(parts, durable.name);
   if (standing.some((info) => ownerOf(info) !== parts.installation)) throw takenBySomebody(parts, durable.name);
   const fitting = standing.find((info) => covers(parts, info, wanted));
@@ -66,7 +75,26 @@ export async function ensureConsumer(parts: ConsumerParts, sought: Sought): Prom
   // Whoever made it may have died before it removed the one it follows.
   const followed = standing.filter((info) => info !== fitting && covers(parts, fitting, patternsIn(parts, info)));
   for (const { name: old } of followed) await remove(parts, old);
-  return { name: fitting.name, made: false };
+  return { name: fitting.name, made: false, info: fitting };
+}
+
+/** The same consumer once more, from there on; false when another process was first. */
+export async function remakeConsumer(
+  parts: ConsumerParts,
+  { name, created, ...info }: ConsumerInfo,
+  start: ConsumerStart,
+): Promise<boolean> {
+  if ((await lookUp(parts, name))?.created !== created) return false;
+  await remove(parts, name);
+  return make(parts, name, filtersIn(info), start);
+}
+
+/** The name under which a durable's consumer stands that another process looks after. */
+export async function standingName(parts: ConsumerParts, durable: string): Promise<string> {
+  let latest: ConsumerInfo | undefined;
+  for (const info of await allStanding(parts, durable))
+    if (ownerOf(info) === parts.installation && (!latest || info.created > latest.created)) latest = info;
+  return latest?.name ?? durable;
 }
 
 /** The first of a durable bears its name; those after it one more token, by their filters. */
@@ -91,17 +119,14 @@ async function successor(
   const patterns = [...standing.flatMap((info) => patternsIn(parts, info)), ...wanted];
   const filters = parts.manyFilters ? filtersOf(prefix, patterns) : [filterOf(prefix, patterns)];
   if (standing.length === 0) {
-    const made = await make(parts, durable.name, filters, sinceConfig(from ?? startOf(durable)));
+    const made = await make(parts, durable.name, filters, { since: from ?? startOf(durable) });
     // Somebody was first: whose it is, and what it gets, shows at a second look.
     return made ? { name: durable.name, made } : ensureConsumer(parts, { durable, name: durable.name, from });
   }
   const name = successorName(durable.name, filters);
   // The first that is not settled of the one that is furthest behind; what another has beyond is settled already.
   const stood = Math.min(...standing.map((info) => info.ack_floor.stream_seq + 1));
-  const made = await make(parts, name, filters, {
-    deliver_policy: DeliverPolicy.StartSequence,
-    opt_start_seq: stood,
-  });
+  const made = await make(parts, name, filters, { sequence: stood });
   for (const info of standing) if (info.name !== name) await remove(parts, info.name);
   if (made) parts.log.log(`consumer '${name}' follows ${standing.map((info) => info.name).join(', ')}`);
   return { name, made };
@@ -111,7 +136,7 @@ async function make(
   { manager, settings, installation, log }: ConsumerParts,
   name: string,
   filters: readonly string[],
-  start: Partial<ConsumerConfig>,
+  start: ConsumerStart,
 ): Promise<boolean> {
   const [one = '', ...more] = filters;
   try {
@@ -123,7 +148,7 @@ async function make(
       max_deliver: -1,
       max_ack_pending: mostPending,
       replay_policy: ReplayPolicy.Instant,
-      ...start,
+      ...startConfig(start),
       ...(more.length > 0 ? { filter_subjects: [...filters] } : { filter_subject: one }),
     });
     log.log(`consumer '${name}' was made on stream '${settings.stream}': it gets ${filters.join(', ')}`);
@@ -134,7 +159,8 @@ async function make(
   return false;
 }
 
-function sinceConfig(since: Date | undefined): Partial<ConsumerConfig> {
+function startConfig({ sequence, since }: ConsumerStart): Partial<ConsumerConfig> {
+  if (sequence !== undefined) return { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: sequence };
   if (!since) return { deliver_policy: DeliverPolicy.All };
   return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(since.getTime() - skewMs).toISOString() };
 }
@@ -170,7 +196,7 @@ function covers({ settings }: ConsumerParts, info: ConsumerInfo, wanted: readonl
   return wanted.every((pattern) => filters.some((filter) => subjectCovers(filter, `${settings.prefix}.${pattern}`)));
 }
 
-function filtersIn({ config }: ConsumerInfo): string[] {
+function filtersIn({ config }: Pick<ConsumerInfo, 'config'>): string[] {
   return config.filter_subjects?.length ? config.filter_subjects : [config.filter_subject ?? '>'];
 }
 

@@ -88,7 +88,8 @@ class JetstreamTransport implements Transport {
   }
 
   async progress(durable: string): Promise<Progress> {
-    return progressOf(this.link.manager, this.settings.stream, this.watchdog?.nameOf(durable) ?? durable);
+    const { stream, prefix } = this.settings;
+    return progressOf(this.link.manager, stream, prefix, (await this.watchdog?.anyNameOf(durable)) ?? durable);
   }
 
   async forget(durable: string): Promise<void> {
@@ -107,7 +108,8 @@ class JetstreamTransport implements Transport {
     this.sender = new Sender(link, settings, { installation, source: settings.source ?? `urn:uuid:${installation}` });
     const byName = new Map<string, Puller>();
     const changed = (durable: string): void => byName.get(durable)?.reset();
-    const watchdog = new Watchdog({ link, settings, installation, durables, changed, log });
+    const openMs = (durable: string): number => byName.get(durable)?.openMs ?? 0;
+    const watchdog = new Watchdog({ link, settings, installation, durables, changed, openMs, log });
     this.watchdog = watchdog;
     await this.firstLook(watchdog);
     const inFlight = new InFlight((messages) => receiver.handBack(messages));

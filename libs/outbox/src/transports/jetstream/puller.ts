@@ -39,6 +39,8 @@ export class Puller extends BackgroundService {
   private messages: ConsumerMessages | undefined;
   private arrived: JsMsg[] = [];
   private mostRoom = 1;
+  /** Since when a request has been open without a message, or one after the other. */
+  private openSince: number | undefined;
 
   constructor(
     private readonly parts: PullerParts,
@@ -46,6 +48,10 @@ export class Puller extends BackgroundService {
   ) {
     super(`outbox.jetstream.${durable.name}`, parts.log);
     this.ackWaitMs = parts.settings.ackWaitMs;
+  }
+
+  get openMs(): number {
+    return this.openSince === undefined ? 0 : performance.now() - this.openSince;
   }
 
   /** There may be room, or a connection, or a consumer. */
@@ -56,6 +62,7 @@ export class Puller extends BackgroundService {
   /** The consumer may be another one by now. */
   reset(): void {
     this.consumer = undefined;
+    this.openSince = undefined;
     this.messages?.stop();
     this.wake.nudge();
   }
@@ -72,12 +79,16 @@ export class Puller extends BackgroundService {
     const room = receiver.room().get(this.durable.id) ?? 0;
     this.mostRoom = Math.max(this.mostRoom, room);
     // Not one by one as slots come free: a request for each message costs as much as the message.
-    if (room < this.mostRoom / 2 || !link.connected || watchdog.isRefused(this.durable.name)) return idleMs;
+    if (room < this.mostRoom / 2 || !link.connected || watchdog.isRefused(this.durable.name)) {
+      this.openSince = undefined;
+      return idleMs;
+    }
     try {
       await this.fetch(room);
       return 0;
     } catch (error) {
       this.consumer = undefined;
+      this.openSince = undefined;
       if (this.stopping) return 0;
       this.throttled.warn('fetch', `durable '${this.durable.name}' gets no messages: ${brokerWords(error)}`);
       watchdog.nudge();
@@ -97,12 +108,14 @@ export class Puller extends BackgroundService {
     if (this.stopping) return;
     const messages = await this.consumer.fetch({ max_messages: room, expires: openMs, idle_heartbeat: heartbeatMs });
     this.messages = messages;
+    this.openSince ??= performance.now();
     if (this.stopping) messages.stop();
     for await (const message of messages) this.arrive(message);
   }
 
   /** Together, what came together: redelivered ones and copies are one statement then. */
   private arrive(message: JsMsg): void {
+    this.openSince = performance.now();
     this.arrived.push(message);
     if (this.arrived.length === 1) setImmediate(() => this.flush());
   }

@@ -1,11 +1,13 @@
+import type { ConsumerInfo } from 'nats';
 import { BackgroundService } from '../../core/background-service.js';
 import type { Log } from '../../core/throttled-log.js';
 import type { ServedDurable, TransportProblem } from '../../core/transport.js';
-import { type ConsumerParts, ensureConsumer } from './consumer.js';
+import { type ConsumerParts, ensureConsumer, type Found, remakeConsumer, standingName } from './consumer.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import type { Link } from './link.js';
 import { brokerWords } from './nats-errors.js';
 import { SetupRefused } from './setup-refused.js';
+import { type Stall, StallWatch } from './stall.js';
 import { ensureStream } from './stream.js';
 
 const everyMs = 3_000;
@@ -19,16 +21,19 @@ export interface WatchdogParts {
   readonly durables: readonly ServedDurable[];
   /** A durable's consumer is another one now. */
   readonly changed: (durable: string) => void;
+  /** For how long a request for a durable's messages has been open in vain. */
+  readonly openMs: (durable: string) => number;
   readonly log: Log;
 }
 
 /**
  * Sees to it that what this process needs is there: nothing tells a client that its consumer, its stream or what they
- * held is gone, it only gets no messages any more.
+ * held is gone, or that the consumer gives nothing any more; it only gets no messages.
  */
 export class Watchdog extends BackgroundService {
   private readonly names = new Map<string, string>();
   private readonly refused = new Set<string>();
+  private readonly stalls = new StallWatch();
   private trouble: string | undefined;
 
   constructor(private readonly parts: WatchdogParts) {
@@ -41,6 +46,11 @@ export class Watchdog extends BackgroundService {
 
   nameOf(durable: string): string {
     return this.names.get(durable) ?? durable;
+  }
+
+  /** Also of a durable that only other processes serve. */
+  async anyNameOf(durable: string): Promise<string> {
+    return this.names.get(durable) ?? (await standingName(this.consumerParts(), durable));
   }
 
   /** Somebody else has a consumer under its name: whatever is taken from it would be missing there. */
@@ -63,11 +73,14 @@ export class Watchdog extends BackgroundService {
     if (stream === 'made' && !atStart)
       log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
     const since = atStart ? undefined : new Date(Date.now() - backMs);
+    const standing = new Map<string, ConsumerInfo>();
     const refusals: SetupRefused[] = [];
     for (const durable of durables) {
-      const refusal = await this.ensureOne(durable, since);
-      if (refusal) refusals.push(refusal);
+      const found = await this.ensureOne(durable, since);
+      if (found instanceof SetupRefused) refusals.push(found);
+      else if (found.info) standing.set(durable.name, found.info);
     }
+    if (standing.size > 0) await this.endStalls(standing);
     if (refusals.length > 0) throw new SetupRefused(...refusals.flatMap(({ problems }) => problems));
   }
 
@@ -90,16 +103,17 @@ export class Watchdog extends BackgroundService {
     return everyMs;
   }
 
-  private async ensureOne(durable: ServedDurable, from: Date | undefined): Promise<SetupRefused | undefined> {
+  private async ensureOne(durable: ServedDurable, from: Date | undefined): Promise<Found | SetupRefused> {
     const before = this.names.get(durable.name);
     const sought = { durable, name: before ?? durable.name, from };
     try {
-      const { name, made } = await ensureConsumer(this.consumerParts(), sought);
+      const found = await ensureConsumer(this.consumerParts(), sought);
+      const { name, made } = found;
       this.names.set(durable.name, name);
       this.refused.delete(durable.name);
       if (made && before === name) this.parts.log.warn(`consumer '${name}' was gone and was made again`);
       if (before !== undefined && (made || before !== name)) this.parts.changed(durable.name);
-      return undefined;
+      return found;
     } catch (error) {
       if (!(error instanceof SetupRefused)) throw error;
       this.refused.add(durable.name);
@@ -107,4 +121,25 @@ export class Watchdog extends BackgroundService {
       return error;
     }
   }
+
+  /** Never the stream: what it holds may be all that others have. */
+  private async endStalls(standing: ReadonlyMap<string, ConsumerInfo>): Promise<void> {
+    const { link, settings, changed, openMs, log } = this.parts;
+    const { state } = await link.manager.streams.info(settings.stream);
+    for (const [durable, info] of standing) {
+      const stall = this.stalls.judge(info, state.last_seq, openMs(durable));
+      if (!stall) continue;
+      // The numbers of one that is ahead mean nothing in this stream.
+      const from =
+        stall === 'ahead' ? { since: new Date(Date.now() - backMs) } : { sequence: info.ack_floor.stream_seq + 1 };
+      if (!(await remakeConsumer(this.consumerParts(), info, from))) continue;
+      log.warn(`consumer '${info.name}' ${whatOf[stall]}, and was made again`);
+      changed(durable);
+    }
+  }
 }
+
+const whatOf: Readonly<Record<Stall, string>> = {
+  ahead: 'knew more than its stream holds (the server lost messages)',
+  stalled: 'gave nothing of what waits',
+};
