@@ -70,6 +70,7 @@ class JetstreamTransport implements Transport {
       throw error instanceof SetupRefused ? new OutboxBootError(error.problems) : error;
     }
   }
+
   forward(batch: OutgoingBatch): Promise<ForwardCounts> {
     const { sender } = this;
     if (!sender) throw new BrokerTrouble(new Error('not started'));
@@ -125,6 +126,10 @@ class JetstreamTransport implements Transport {
     link.onUp(() => {
       watchdog.nudge();
       nudge();
+    });
+    // The package would go on with open requests by itself, when it comes to it: up to ten seconds after a server's restart.
+    link.onDown(() => {
+      for (const puller of this.pullers) puller.reset();
     });
     for (const service of [watchdog, ...this.pullers]) service.start();
   }

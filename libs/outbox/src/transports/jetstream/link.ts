@@ -32,7 +32,7 @@ export class Link {
   private up = false;
   private downSince: Date | undefined;
   private readonly throttled: ThrottledLog;
-  private readonly listeners = new Set<() => void>();
+  private readonly listeners = { up: new Set<() => void>(), down: new Set<() => void>() };
 
   constructor(
     private readonly settings: JetstreamSettings,
@@ -48,7 +48,12 @@ export class Link {
 
   /** Called when the connection is there again. */
   onUp(listener: () => void): void {
-    this.listeners.add(listener);
+    this.listeners.up.add(listener);
+  }
+
+  /** Called when it is lost: what was asked on it is not answered any more. */
+  onDown(listener: () => void): void {
+    this.listeners.down.add(listener);
   }
 
   get connected(): boolean {
@@ -101,7 +106,7 @@ export class Link {
         );
         void this.watch(session.connection);
         void this.replace(session.connection);
-        for (const listener of this.listeners) listener();
+        for (const listener of this.listeners.up) listener();
         return session;
       } catch (error) {
         this.downSince ??= new Date();
@@ -140,14 +145,13 @@ export class Link {
     for await (const { type, data } of connection.status()) {
       if (this.closing.signal.aborted) return;
       if (type === Events.Disconnect) {
-        this.up = false;
-        this.downSince = new Date();
+        this.lost();
         this.throttled.warn('lost', `the connection to nats-server at ${String(data)} was lost`);
       } else if (type === Events.Reconnect) {
         this.up = true;
         this.downSince = undefined;
         this.log.log(`connected to nats-server at ${String(data)} again`);
-        for (const listener of this.listeners) listener();
+        for (const listener of this.listeners.up) listener();
       } else if (type === Events.Error) {
         this.throttled.warn(`error ${String(data)}`, `nats-server: ${String(data)}`);
       }
@@ -158,8 +162,7 @@ export class Link {
   private async replace(connection: NatsConnection): Promise<void> {
     const error = await connection.closed();
     if (this.closing.signal.aborted) return;
-    this.up = false;
-    this.downSince ??= new Date();
+    this.lost();
     this.throttled.warn(
       'closed',
       `the connection to nats-server was closed: ${brokerWords(error ?? 'no reason was given')}`,
@@ -169,6 +172,12 @@ export class Link {
     } catch {
       // Closed by us meanwhile.
     }
+  }
+
+  private lost(): void {
+    this.up = false;
+    this.downSince ??= new Date();
+    for (const listener of this.listeners.down) listener();
   }
 
   private refusedLogin(error: unknown): SetupRefused {
