@@ -45,6 +45,9 @@ export interface LifecycleParts {
   readonly log: Log;
 }
 
+/** So long a stop waits for what came of deliveries to be recorded; without it a broker gives them again, and they are charged. */
+const recordMs = 2_000;
+
 /** The name under which this process shows in `workers`. */
 export function appName(): string {
   return `${hostname()}:${process.pid}`;
@@ -98,6 +101,8 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     if (this.started) {
       const { drainMs } = context.settings;
       await Promise.all([consumer.drain(drainMs), scheduler.drain(drainMs)]);
+      // What the transport got while it was stopped is handed back by now, or soon.
+      await recorder.settled(recordMs);
       await transport.close();
       await recorder.close();
       await lock.resign();

@@ -4,6 +4,7 @@ import { type JetstreamOptions, jetstream } from 'nestjs-outbox/jetstream';
 import { eventually } from '../../support/eventually.js';
 import { NatsWire, type WireMessage } from '../../support/nats-wire.js';
 import { natsUrl } from '../../support/test-database.js';
+import type { FaultSite } from '../faults/fault-site.js';
 
 /** Of a consumer, what the server says of it. */
 export interface ConsumerState {
@@ -98,7 +99,22 @@ export class Broker {
     await eventually('ids are forgotten', async () => (await probe()) > first);
   }
 
-  async close(): Promise<void> {
+  /** Ends the site's processes, when nothing is left for them to do, and the stream. */
+  async close(site: FaultSite | undefined): Promise<void> {
+    try {
+      // One that the reconciler made for a message on its way is settled at the first look at it.
+      await eventually(
+        'no row waits',
+        async () => (await site?.database.query('TABLE outbox.deliveries'))?.length === 0,
+        10_000,
+      );
+    } finally {
+      await site?.close();
+      await this.remove();
+    }
+  }
+
+  private async remove(): Promise<void> {
     await this.wire.api(`STREAM.DELETE.${this.options.stream}`).catch(() => {});
     this.wire.close();
   }

@@ -14,10 +14,7 @@ describeWithNats('workers that share durables over JetStream', () => {
     site = await FaultSite.open(undefined, broker.env);
   });
 
-  afterEach(async () => {
-    await site?.close();
-    await broker?.close();
-  });
+  afterEach(() => broker?.close(site));
 
   const effects = (durable: string) =>
     site.database.value<number>('SELECT count(DISTINCT event_id)::int FROM effects WHERE durable = $1', [durable]);

@@ -16,10 +16,7 @@ describeWithNats('a process that is paused for longer than `ack_wait`', () => {
     site = await FaultSite.open(undefined, broker.env);
   });
 
-  afterEach(async () => {
-    await site?.close();
-    await broker?.close();
-  });
+  afterEach(() => broker?.close(site));
 
   const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
 

@@ -19,10 +19,7 @@ describeWithNats('an event that kills the process ends over JetStream, too', () 
     worker = await site.worker();
   });
 
-  afterEach(async () => {
-    await site?.close();
-    await broker?.close();
-  });
+  afterEach(() => broker?.close(site));
 
   const dead = () =>
     site.database.query<{ event_id: string; error: string }>('SELECT event_id, error FROM outbox.dead_letters');

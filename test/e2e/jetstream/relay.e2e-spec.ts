@@ -14,10 +14,7 @@ describeWithNats('a relay that is killed after the broker took what it published
     site = await FaultSite.open(undefined, broker.env);
   });
 
-  afterEach(async () => {
-    await site?.close();
-    await broker?.close();
-  });
+  afterEach(() => broker?.close(site));
 
   const queued = () => site.database.value<number>('SELECT count(*)::int FROM outbox.queue');
 
@@ -97,8 +94,7 @@ describeWithOwnNats('a relay whose rows are locked and which the broker has not 
   });
 
   afterEach(async () => {
-    await site?.close();
-    await broker?.close();
+    await broker?.close(site);
     await server?.stop();
   });
 

@@ -5,7 +5,7 @@ import { eventually } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
 import { TcpProxy } from '../../support/tcp-proxy.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
-import { FaultSite } from '../faults/fault-site.js';
+import { backends, FaultSite, holdTable } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
 @Injectable()
@@ -28,10 +28,7 @@ describeWithNats('a clean stop over JetStream', () => {
     site = await FaultSite.open(undefined, broker.env);
   });
 
-  afterEach(async () => {
-    await site?.close();
-    await broker?.close();
-  });
+  afterEach(() => broker?.close(site));
 
   const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
   const fourAndFour = (worker: WorkerProcess) =>
@@ -95,6 +92,7 @@ describeWithNats('a clean stop over JetStream', () => {
         providers: [Work],
         outbox: { transport: broker.transport({ servers: network.url }), handlers: { concurrency: 4 } },
       });
+      await eventually('it asks', async () => (await broker.consumer()).num_waiting === 1);
       // As many as it has room for: it then asks for more, and from there on it hears nothing.
       network.holdAnswersTo('CONSUMER.MSG.NEXT');
       const before = await site.ask(...Array.from({ length: 8 }, () => ({})));
@@ -104,7 +102,11 @@ describeWithNats('a clean stop over JetStream', () => {
       await eventually('they were given to it', async () => (await broker.consumer()).num_ack_pending === 3);
       const closed = app.close();
       await eventually('it asks no more', async () => (await broker.consumer()).num_waiting === 0);
+      // It also waits until they are written, and answers for them after that.
+      const rows = await holdTable(site.database, 'outbox.deliveries');
       network.letGo();
+      await backends(site.database, 'nestjs-outbox records', `wait_event_type = 'Lock'`);
+      await rows.release();
       await closed;
       expect((await broker.consumer()).num_ack_pending).toBe(0);
       await site.worker();
@@ -117,6 +119,7 @@ describeWithNats('a clean stop over JetStream', () => {
   });
 
   it('under load, one worker after the other: no message is lost on its way, nothing is charged', async () => {
+    await site.worker();
     const ids: string[] = [];
     let going = true;
     const load = (async () => {
@@ -125,7 +128,6 @@ describeWithNats('a clean stop over JetStream', () => {
         await pause(20);
       }
     })();
-    await site.worker();
     for (let i = 0; i < 3; i++) {
       const worker = await site.worker();
       await worker.started();

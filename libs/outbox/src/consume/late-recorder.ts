@@ -1,4 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { loopBackoff } from '../core/backoff.js';
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import type { Delivery } from '../core/envelope.js';
@@ -22,6 +22,7 @@ export class LateRecorder {
   private readonly throttled: ThrottledLog;
   private readonly connection: InfrastructureConnection;
   private closed = false;
+  private readonly underway = new Set<Promise<unknown>>();
 
   constructor(
     private readonly database: Database,
@@ -35,6 +36,15 @@ export class LateRecorder {
   async close(): Promise<void> {
     this.closed = true;
     await this.connection.close();
+  }
+
+  /** Resolves when nothing is being recorded any more, or after `limitMs`. */
+  async settled(limitMs: number): Promise<void> {
+    const late = pause(limitMs, 'late', { ref: false });
+    // What was stored first is recorded next, a moment later.
+    while (this.underway.size > 0) {
+      if ((await Promise.race([Promise.allSettled(this.underway).then(() => nextTurn()), late])) === 'late') return;
+    }
   }
 
   /**
@@ -88,11 +98,24 @@ export class LateRecorder {
     return rows ?? 0;
   }
 
-  private async tried(
+  private tried(
     what: string,
     go: () => boolean,
     statements: readonly Bound[],
     mayBeRefused = false,
+  ): Promise<number | undefined> {
+    const record = this.tries(what, go, statements, mayBeRefused);
+    this.underway.add(record);
+    const over = (): boolean => this.underway.delete(record);
+    record.then(over, over);
+    return record;
+  }
+
+  private async tries(
+    what: string,
+    go: () => boolean,
+    statements: readonly Bound[],
+    mayBeRefused: boolean,
   ): Promise<number | undefined> {
     for (let tries = 1; go(); tries++) {
       try {

@@ -4,6 +4,7 @@ import type { Log } from '../../core/throttled-log.js';
 import type { DeliveryReceiver, IncomingMessage, ServedDurable } from '../../core/transport.js';
 import type { Nudge } from '../../core/wake-signal.js';
 import { eventIdOf, eventOf, installationOf } from './cloud-event.js';
+import { endRequest } from './end-request.js';
 import { type InFlight, quietly } from './in-flight.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import type { Link } from './link.js';
@@ -63,13 +64,15 @@ export class Puller extends BackgroundService {
   reset(): void {
     this.consumer = undefined;
     this.openSince = undefined;
-    this.messages?.stop();
+    // Nothing more comes on a connection that is lost.
+    if (this.parts.link.connected) void endRequest(this.messages);
+    else this.messages?.stop();
     this.wake.nudge();
   }
 
   override async stop(): Promise<void> {
     const stopped = super.stop();
-    this.messages?.stop();
+    await endRequest(this.messages);
     await stopped;
     this.flush();
   }
@@ -105,11 +108,12 @@ export class Puller extends BackgroundService {
       this.ackWaitMs = millis(config.ack_wait ?? nanos(settings.ackWaitMs));
       this.consumer = consumer;
     }
+    // What is asked for and not waited for is given all the same.
     if (this.stopping) return;
     const messages = await this.consumer.fetch({ max_messages: room, expires: openMs, idle_heartbeat: heartbeatMs });
     this.messages = messages;
     this.openSince ??= performance.now();
-    if (this.stopping) messages.stop();
+    if (this.stopping) void endRequest(messages);
     for await (const message of messages) this.arrive(message);
   }
 
