@@ -87,7 +87,7 @@ function lifecycle(
 ): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeTaker, wakeTakers, notifier, listener } = base;
-  const recorder = new LateRecorder(database, identity, log);
+  const recorder = new LateRecorder(database, identity, wakeTaker, log);
   const { transport } = base;
   const consumer = consumerOf(input, base, recorder);
   const exclusive = transport.capabilities.processes === 'one';

@@ -110,7 +110,7 @@ export class ConsumerService implements DeliveryReceiver {
     const back = [...this.lanes.values()].flatMap((lane) =>
       lane.withdraw(({ message }) => !!message && messages.has(message)),
     );
-    void this.recorder.giveBack(back).then(() => this.taker.nudge());
+    void this.recorder.giveBack(back);
   }
 
   /** The taker got as much as it could ask for of these durables: it wants to know when there is room again. */

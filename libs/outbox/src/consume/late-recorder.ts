@@ -3,6 +3,7 @@ import { loopBackoff } from '../core/backoff.js';
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import type { Delivery } from '../core/envelope.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
+import type { Nudge } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
@@ -27,6 +28,7 @@ export class LateRecorder {
   constructor(
     private readonly database: Database,
     private readonly identity: WorkerIdentity,
+    private readonly taker: Nudge,
     log: Log,
   ) {
     this.throttled = new ThrottledLog(log);
@@ -94,8 +96,14 @@ export class LateRecorder {
     const mine = (): boolean => !this.closed && (!!first.message || this.identity.number === first.lease);
     const what = `what came of event ${first.eventId}`;
     const rows = await this.tried(what, mine, [...adoption(this.database, deliveries), statement]);
-    if (rows !== undefined) for (const { message } of deliveries) message?.ack();
+    if (rows !== undefined) this.recorded(deliveries, rows);
     return rows ?? 0;
+  }
+
+  private recorded(deliveries: readonly Delivery[], rows: number): void {
+    for (const { message } of deliveries) message?.ack();
+    // The taker sleeps until what it knew to be next: a delivery that comes back is news to it.
+    if (rows > 0) this.taker.nudge();
   }
 
   private tried(
@@ -119,7 +127,7 @@ export class LateRecorder {
   ): Promise<number | undefined> {
     for (let tries = 1; go(); tries++) {
       try {
-        return (await this.connection.run(...statements)).at(-1)?.rowCount ?? 0;
+        return await this.write(statements);
       } catch (error) {
         if (mayBeRefused && refusesData.test(errorCode(error) ?? '')) throw error;
         this.throttled.warn('record', `outbox: ${what} cannot be recorded yet: ${(error as Error).message}`);
@@ -127,6 +135,11 @@ export class LateRecorder {
       }
     }
     return undefined;
+  }
+
+  /** The number of rows that the last of them changed. */
+  private async write(statements: readonly Bound[]): Promise<number> {
+    return (await this.connection.run(...statements)).at(-1)?.rowCount ?? 0;
   }
 
   /**
@@ -137,8 +150,7 @@ export class LateRecorder {
   async interrupted(delivery: Delivery): Promise<void> {
     const interrupt = this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease);
     try {
-      await this.connection.run(...adoption(this.database, [delivery]), interrupt);
-      delivery.message?.ack();
+      this.recorded([delivery], await this.write([...adoption(this.database, [delivery]), interrupt]));
     } catch (error) {
       // Busy is an answer: the database lives, and the handler's backend has not yet rolled back.
       if (databaseTrouble(error) === 'busy') await this.record(delivery, interrupt);
