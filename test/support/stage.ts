@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from '@jest/globals';
 import type { Provider } from '@nestjs/common';
 import { type DeliveryContext, type OutboxEvent, Subscribe, type SubscribeOptions } from 'nestjs-outbox';
-import { eventually } from './eventually.js';
+import { eventually, reaches } from './eventually.js';
 import { bootApp, type TestApp, type TestAppOptions } from './test-app.js';
 import { createDatabase, type TestDatabase } from './test-database.js';
 
@@ -25,15 +25,19 @@ export interface Stage {
   drained(durable?: string): Promise<void>;
 }
 
-/** Whether an event has left the queue and is with a broker: a durable that is to get it has neither verdict nor row. */
+/** How many events have left the queue and are with a broker, for durables that have neither verdict nor row of them. */
 const onItsWay = (
   schema: string,
   which = 'true',
-): string => `EXISTS (SELECT 1 FROM ${schema}.events e JOIN ${schema}.durables d ON d.state = 'active' AND ${which}
+): string => `(SELECT count(*) FROM ${schema}.events e JOIN ${schema}.durables d ON d.state = 'active' AND ${which}
   AND EXISTS (SELECT 1 FROM ${schema}.durable_types y WHERE y.durable = d.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since)
   WHERE NOT EXISTS (SELECT 1 FROM ${schema}.handled h WHERE h.event_id = e.id AND h.durable IN (0, d.id))
     AND NOT EXISTS (SELECT 1 FROM ${schema}.deliveries x WHERE x.event_id = e.id AND x.durable = d.id)
     AND NOT EXISTS (SELECT 1 FROM ${schema}.queue q WHERE q.event_id = e.id))`;
+
+/** All events are read for those on their way: not while rows wait. */
+const rowsOrMessages = (rows: string, messages: string): string =>
+  `SELECT (CASE WHEN rows > 0 THEN rows ELSE ${messages} END)::int FROM (SELECT ${rows} AS rows) r`;
 
 /**
  * Registers the hooks of a `describe`: a database with the table `effects` and what `setup` adds; afterwards the apps
@@ -53,22 +57,20 @@ export function useStage(...setup: readonly string[]): Stage {
       return app;
     },
     settled: async (schema = 'outbox') => {
-      await eventually('everything due is handled', async () => {
-        // Not now(): that is before the snapshot, and what another relay did between the two would count as later.
-        const sql = `SELECT (SELECT count(*) FROM ${schema}.queue WHERE due_at <= clock_timestamp())
-          + (SELECT count(*) FROM ${schema}.deliveries WHERE lease IS NOT NULL OR due_at <= clock_timestamp()
-            OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}')) = 0 AND NOT ${onItsWay(schema)}`;
-        return stage.database.value<boolean>(sql);
-      });
+      // Not now(): that is before the snapshot, and what another relay did between the two would count as later.
+      const rows = `(SELECT count(*) FROM ${schema}.queue WHERE due_at <= clock_timestamp())
+        + (SELECT count(*) FROM ${schema}.deliveries WHERE lease IS NOT NULL OR due_at <= clock_timestamp()
+          OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}'))`;
+      await reaches('what is due and not handled', 0, () =>
+        stage.database.value<number>(rowsOrMessages(rows, onItsWay(schema))),
+      );
     },
     drained: async (durable) => {
-      await eventually('the queue and the deliveries are empty', () =>
-        stage.database.value<boolean>(
-          `SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS
-            (SELECT 1 FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)
-            AND NOT ${onItsWay('outbox', '($1::text IS NULL OR d.name = $1)')}`,
-          [durable ?? null],
-        ),
+      const rows = `(SELECT count(*) FROM outbox.queue) + (SELECT count(*) FROM outbox.deliveries d
+        JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)`;
+      const messages = onItsWay('outbox', '($1::text IS NULL OR d.name = $1)');
+      await reaches('what waits in rows or messages', 0, () =>
+        stage.database.value<number>(rowsOrMessages(rows, messages), [durable ?? null]),
       );
     },
   };

@@ -23,7 +23,7 @@ describeWithNats('workers that share durables over JetStream', () => {
     const workers = [await site.worker(), await site.worker(), await site.worker()];
     const ids: string[] = [];
     for (let i = 0; i < 10; i++) ids.push(...(await site.ask(...Array.from({ length: 30 }, () => ({ ms: 10 })))));
-    await site.handledOnce(ids, 30_000);
+    await site.handledOnce(ids);
     const shares = await site.database.query<{ pid: number; n: number }>(
       'SELECT pid, count(*)::int AS n FROM effects GROUP BY pid ORDER BY pid',
     );

@@ -47,7 +47,7 @@ describeWithNats('a clean stop over JetStream', () => {
     first.go();
     await first.gone();
     expect(first.child.signalCode).toBe('SIGTERM');
-    await site.handledOnce(ids, promptMs);
+    await site.handledOnce(ids);
     expect(await site.runs()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
     expect(await site.interruptions()).toEqual({});
     await broker.answered('worker', promptMs);
@@ -63,7 +63,7 @@ describeWithNats('a clean stop over JetStream', () => {
       { attempt: 0, interruptions: 0, lease: null },
     ]);
     await site.worker();
-    await site.handledOnce(ids, promptMs);
+    await site.handledOnce(ids);
     expect(await site.interruptions()).toEqual({});
     expect(await site.attemptsCharged()).toBe(0);
     expect((await broker.consumer()).num_redelivered).toBe(0);
@@ -81,7 +81,7 @@ describeWithNats('a clean stop over JetStream', () => {
     expect(stopMs).toBeLessThan(1_500);
     const ids = await site.ask({}, {}, {});
     await site.worker();
-    await site.handledOnce(ids, promptMs);
+    await site.handledOnce(ids);
     expect(await site.interruptions()).toEqual({});
   });
 
@@ -110,7 +110,7 @@ describeWithNats('a clean stop over JetStream', () => {
       await closed;
       expect((await broker.consumer()).num_ack_pending).toBe(0);
       await site.worker();
-      await site.handledOnce(ids, promptMs);
+      await site.handledOnce(ids);
       expect(await site.interruptions()).toEqual({});
       expect((await broker.consumer()).num_redelivered).toBe(0);
     } finally {
@@ -135,7 +135,7 @@ describeWithNats('a clean stop over JetStream', () => {
     }
     going = false;
     await load;
-    await site.handledOnce(ids, 30_000);
+    await site.handledOnce(ids);
     // Not given again, which would take `ack_wait`.
     await broker.answered('worker', promptMs);
     expect((await broker.consumer()).num_redelivered).toBe(0);
