@@ -24,8 +24,8 @@ describeWithOwnNats('the soak over JetStream', () => {
       jobsTogether: 0,
     });
     expect(told.events).toBeGreaterThan(50);
-    // The plan of this seed has each of them.
+    // The plan of this seed has each of them within its 18 seconds; a busy machine takes longer for everything else.
     for (const n of Object.values(told.broker)) expect(n).toBeGreaterThan(0);
     expect(code).toBe(0);
-  }, 240_000);
+  }, 360_000);
 });
