@@ -1,5 +1,6 @@
 import type { ConnectionOptions } from 'nats';
 import { type Duration, durationRemedy, parseDuration } from '../../core/duration.js';
+import { didYouMean } from '../../core/nearest.js';
 
 /** How to reach the servers: as the `nats` package takes it, credentials and nkeys by its `authenticator`. */
 export type JetstreamConnection = Pick<
@@ -48,72 +49,123 @@ const known = [
   ...['servers', 'user', 'pass', 'token', 'authenticator', 'tls', 'inboxPrefix', 'domain', 'apiPrefix', 'stream'],
   ...['prefix', 'maxAge', 'maxBytes', 'duplicateWindow', 'replicas', 'ackWait', 'source'],
 ];
-const hour = 3_600_000;
-const minute = 60_000;
+const name = { pattern: /^[A-Za-z0-9_-]{1,32}$/, what: 'a name of letters, digits, _ and -, 32 at most' };
+const subject = {
+  pattern: /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,3}$/,
+  what: 'one to four tokens of letters, digits, _ and -',
+};
+const token = { pattern: /^[^\s.*>]+$/, what: 'one token of a subject' };
+const api = { pattern: /^[^\s.*>]+(\.[^\s.*>]+)*$/, what: "a subject without wildcards, such as '$JS.hub.API'" };
+const uri = { pattern: /^[\x21-\x7e]+$/, what: "a URI reference, such as '/billing'" };
 
 /** The options, with units in their names, and what is wrong with them. */
 export function resolve(options: JetstreamOptions): { settings: JetstreamSettings; problems: string[] } {
-  const problems = Object.keys(options)
-    .filter((key) => !known.includes(key))
-    .map((key) => `jetstream(): unknown option '${key}' (known: ${known.join(', ')})`);
-  const check = new Checks(problems);
-  const { servers, user, pass, token, authenticator, tls, inboxPrefix, domain, apiPrefix, maxBytes, source } = options;
-  const given = { servers, user, pass, token, authenticator, tls, inboxPrefix };
-  const connection = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  const duplicateWindowMs = check.duration('duplicateWindow', options.duplicateWindow, 15 * minute, 15 * minute);
+  const check = new Checks();
+  const given = check.object(options);
+  check.logins(given);
+  const { domain, apiPrefix, source } = given;
+  if (domain !== undefined && apiPrefix !== undefined)
+    check.add("options 'domain' and 'apiPrefix' are both given; give one of them");
+  const duplicateWindowMs = check.duration('duplicateWindow', given.duplicateWindow, '15m', '15m', '7d');
+  const maxAgeMs = check.duration('maxAge', given.maxAge, '48h', '15m', '365d');
+  // The server refuses a stream that knows ids for longer than messages.
+  if (maxAgeMs < duplicateWindowMs) check.crossed(given, maxAgeMs, duplicateWindowMs);
   const settings: JetstreamSettings = {
-    connection,
-    domain,
-    apiPrefix,
-    stream: check.fits(
-      'stream',
-      options.stream ?? 'outbox',
-      /^[A-Za-z0-9_-]{1,32}$/,
-      'a name of letters, digits, _ and -',
-    ),
-    prefix: check.fits(
-      'prefix',
-      options.prefix ?? 'outbox',
-      /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,3}$/,
-      'one to four tokens',
-    ),
-    maxAgeMs: check.duration('maxAge', options.maxAge, 48 * hour, duplicateWindowMs),
-    maxBytes: maxBytes === undefined ? undefined : check.integer('maxBytes', maxBytes, 1, Number.MAX_SAFE_INTEGER),
+    connection: check.connection(given),
+    domain: domain === undefined ? undefined : check.fits('domain', domain, token),
+    apiPrefix: apiPrefix === undefined ? undefined : check.fits('apiPrefix', apiPrefix, api),
+    stream: check.fits('stream', given.stream ?? 'outbox', name),
+    prefix: check.fits('prefix', given.prefix ?? 'outbox', subject),
+    maxAgeMs,
+    maxBytes:
+      given.maxBytes === undefined ? undefined : check.integer('maxBytes', given.maxBytes, 1, Number.MAX_SAFE_INTEGER),
     duplicateWindowMs,
-    replicas: check.integer('replicas', options.replicas ?? 1, 1, 5),
-    ackWaitMs: check.duration('ackWait', options.ackWait, 30_000, 1_000),
-    source,
+    replicas: check.integer('replicas', given.replicas ?? 1, 1, 5),
+    ackWaitMs: check.duration('ackWait', given.ackWait, '30s', '1s', '1h'),
+    source: source === undefined ? undefined : check.fits('source', source, uri),
   };
-  return { settings, problems };
+  return { settings, problems: check.problems };
 }
 
 class Checks {
-  constructor(private readonly problems: string[]) {}
+  readonly problems: string[] = [];
 
-  fits(name: string, value: string, pattern: RegExp, what: string): string {
+  add(problem: string): void {
+    this.problems.push(`jetstream(): ${problem}`);
+  }
+
+  object(options: unknown): JetstreamOptions {
+    if (typeof options !== 'object' || options === null) {
+      this.add(`its options are ${JSON.stringify(options)}; they are an object`);
+      return {};
+    }
+    for (const key of Object.keys(options))
+      if (!known.includes(key))
+        this.add(`unknown option '${key}'${didYouMean(key, known)} (known: ${known.join(', ')})`);
+    return options;
+  }
+
+  /** Only of what is no secret is the value told. */
+  logins({ user, pass, token, authenticator }: JetstreamOptions): void {
+    for (const [key, value] of Object.entries({ user, pass, token }))
+      if (value !== undefined && typeof value !== 'string')
+        this.add(`option '${key}' is a ${typeof value}; it is a string`);
+    if (authenticator !== undefined && typeof authenticator !== 'function' && !Array.isArray(authenticator))
+      this.add(
+        `option 'authenticator' is a ${typeof authenticator}; it is a function of the nats package, such as credsAuthenticator(…)`,
+      );
+  }
+
+  connection(given: JetstreamOptions): JetstreamConnection {
+    const { servers, user, pass, token, authenticator, tls, inboxPrefix } = given;
+    if (servers !== undefined) this.servers(servers);
+    if (tls !== undefined && (typeof tls !== 'object' || tls === null))
+      this.add(`option 'tls' is ${JSON.stringify(tls)}; it is an object, such as { caFile }`);
+    if (inboxPrefix !== undefined) this.fits('inboxPrefix', inboxPrefix, api);
+    const all = { servers, user, pass, token, authenticator, tls, inboxPrefix };
+    return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+  }
+
+  fits(key: string, value: string, { pattern, what }: { pattern: RegExp; what: string }): string {
     if (typeof value !== 'string' || !pattern.test(value))
-      this.problems.push(`jetstream(): option '${name}' is ${JSON.stringify(value)}; it is ${what}`);
+      this.add(`option '${key}' is ${JSON.stringify(value)}; it is ${what}`);
     return value;
   }
 
-  integer(name: string, value: number, least: number, most: number): number {
+  integer(key: string, value: number, least: number, most: number): number {
     if (!Number.isSafeInteger(value) || value < least || value > most)
-      this.problems.push(
-        `jetstream(): option '${name}' is ${JSON.stringify(value)}; it is a whole number from ${least} to ${most}`,
-      );
+      this.add(`option '${key}' is ${JSON.stringify(value)}; it is a whole number from ${least} to ${most}`);
     return value;
   }
 
-  duration(name: string, value: Duration | undefined, fallbackMs: number, leastMs: number): number {
-    const milliseconds = value === undefined ? fallbackMs : parseDuration(value);
-    if (milliseconds === undefined)
-      this.problems.push(
-        `jetstream(): option '${name}' is ${JSON.stringify(value)}, which is no duration; ${durationRemedy}`,
+  duration(key: string, value: Duration | undefined, fallback: Duration, least: Duration, most: Duration): number {
+    const milliseconds = parseDuration(value ?? fallback);
+    const of = (duration: Duration): number => parseDuration(duration) ?? 0;
+    const is = `option '${key}' is ${JSON.stringify(value)}`;
+    if (milliseconds === undefined) this.add(`${is}, which is no duration; ${durationRemedy}`);
+    else if (milliseconds < of(least)) this.add(`${is}; at least '${least}'`);
+    else if (milliseconds > of(most)) this.add(`${is}; at most '${most}'`);
+    else return milliseconds;
+    return of(fallback);
+  }
+
+  crossed({ maxAge, duplicateWindow }: JetstreamOptions, maxAgeMs: number, windowMs: number): void {
+    const minutes = (milliseconds: number): string => `${milliseconds / 60_000} min`;
+    if (duplicateWindow === undefined)
+      this.add(`option 'maxAge' is ${JSON.stringify(maxAge)}, less than the duplicate window (${minutes(windowMs)})`);
+    else
+      this.add(
+        `option 'duplicateWindow' is ${JSON.stringify(duplicateWindow)}, more than the max age (${minutes(maxAgeMs)}): raise maxAge too`,
       );
-    else if (milliseconds < leastMs)
-      this.problems.push(
-        `jetstream(): option '${name}' is ${JSON.stringify(value)}, less than the ${leastMs / 1_000} seconds it needs`,
+  }
+
+  private servers(value: unknown): void {
+    const list = [value].flat();
+    if (list.length === 0 || !list.every((each) => typeof each === 'string' && each !== ''))
+      this.add(
+        `option 'servers' is ${JSON.stringify(value)}; it is an address such as 'nats://127.0.0.1:4222', or a list of them`,
       );
-    return milliseconds ?? fallbackMs;
+    else if (list.some((each) => String(each).includes('@')))
+      this.add("option 'servers' has a login in it, which the nats package passes over; give user and pass, or token");
   }
 }

@@ -3,7 +3,7 @@ import { connect, Events, type JetStreamClient, type JetStreamManager, type Nats
 import { loopBackoff } from '../../core/backoff.js';
 import { type Log, ThrottledLog } from '../../core/throttled-log.js';
 import type { JetstreamSettings } from './jetstream.options.js';
-import { BrokerTrouble, brokerWords, isRefusedLogin } from './nats-errors.js';
+import { BrokerTrouble, brokerWords, isRefusedLogin, isRefusedTls } from './nats-errors.js';
 import { SetupRefused } from './setup-refused.js';
 
 /** One call to the server may take this long. */
@@ -41,7 +41,7 @@ export class Link {
     this.throttled = new ThrottledLog(log, 5_000);
   }
 
-  /** Waits for the server, and says so. Rejects when the server knows us not: that is a wrong set-up. */
+  /** Waits for the server, and says so. Rejects when the two do not know each other: that is a wrong set-up. */
   async open(): Promise<void> {
     this.session = await this.connect(true);
   }
@@ -111,6 +111,7 @@ export class Link {
       } catch (error) {
         this.downSince ??= new Date();
         if (first && isRefusedLogin(error)) throw this.refusedLogin(error);
+        if (first && isRefusedTls(error)) throw this.refusedTls(error);
         this.throttled.warn('connect', `waiting for nats-server at ${this.servers}: ${brokerWords(error)}`);
         await pause(loopBackoff(tries, 200, 2_000), undefined, { signal: this.closing.signal });
       }
@@ -188,6 +189,13 @@ export class Link {
     return new SetupRefused({
       check: 'broker',
       message: `nats-server at ${this.servers} refuses the login ${what}: ${brokerWords(error)}; give jetstream({ user, pass }), { token } or { authenticator } as the server has them`,
+    });
+  }
+
+  private refusedTls(error: unknown): SetupRefused {
+    return new SetupRefused({
+      check: 'broker',
+      message: `no TLS with nats-server at ${this.servers}: ${brokerWords(error)}; give jetstream({ tls: { caFile } }) the authority of its certificate, and certFile and keyFile where it asks for one of yours`,
     });
   }
 

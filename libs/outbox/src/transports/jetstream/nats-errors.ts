@@ -30,6 +30,10 @@ export const isRefusedLogin = (error: unknown): boolean =>
     clientCode(error) ?? '',
   );
 
+/** What Node, or the package, says of certificates and of TLS that one side has and the other has not. */
+const aboutTls = /^(TLS$|SERVER_OPT_NA$|ERR_TLS_|ERR_SSL_|UNABLE_TO_)|CERT/;
+export const isRefusedTls = (error: unknown): boolean => aboutTls.test(clientCode(error) ?? '');
+
 const wordsOfClient: Readonly<Record<string, string>> = {
   '503': 'nobody answers for the stream (no leader, no stream, or JetStream is off)',
   TIMEOUT: 'the server did not answer in time',
