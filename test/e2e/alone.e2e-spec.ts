@@ -1,4 +1,5 @@
 import { eventually } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 
 const manifest = { emits: ['a.hang.asked', 'a.invoice.paid'] };
@@ -78,7 +79,7 @@ describe('a stop while a delivery runs alone', () => {
 describe('a stop while a delivery waits for a connection of the pool', () => {
   const stage = useStage();
 
-  it('hands it back uncharged: its handler does not start any more', async () => {
+  itOfRows('hands it back uncharged: its handler does not start any more', async () => {
     const runs: string[] = [];
     const manifest = { emits: ['a.invoice.paid'] };
     const app = await stage.boot({

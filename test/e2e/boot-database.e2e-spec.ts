@@ -3,6 +3,7 @@ import { getDataSourceToken } from '@nestjs/typeorm';
 import { Durables, memory, type OutboxBootError, outboxSchema } from 'nestjs-outbox';
 import { DataSource } from 'typeorm';
 import { eventually } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { subscriber, useStage } from '../support/stage.js';
 import type { TestApp, TestAppOptions } from '../support/test-app.js';
 import { createDatabase } from '../support/test-database.js';
@@ -185,7 +186,7 @@ describeWithRoles('the gate asks the database', () => {
     expect(found[0]?.message).toContain(`role "${direct.name}" lacks`);
   });
 
-  it('and warns of durables that no handler of the app has, with what waits', async () => {
+  itOfRows('and warns of durables that no handler of the app has, with what waits', async () => {
     const first = await stage.boot({ manifest, providers: [subscriber(event, 'former', nothing)] });
     await first.close();
     const publisher = await stage.boot({ manifest, outbox: { role: 'publisher' } });

@@ -1,4 +1,5 @@
 import { eventually, gate } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -90,7 +91,7 @@ describe('a handler runs once however often the event is delivered', () => {
     expect(ids.map((id) => runs.get(id))).toEqual(ids.map(() => 1));
   });
 
-  it('a delivery that comes again while its handler still runs waits for the verdict, uncharged', async () => {
+  itOfRows('a delivery that comes again while its handler still runs waits for the verdict, uncharged', async () => {
     const { id } = await app().publisher.publishNow('billing.slow.asked', {});
     await inSlow.passed;
     // The running claim has deleted its row, so a second one can only be inserted once that is decided: the insert

@@ -1,4 +1,5 @@
 import { eventually } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 
@@ -33,7 +34,7 @@ describe('an answer that is lost on its way, after the server has leased rows to
     ['of a fan-out', 'outbox_fan_out_', {}],
     ['of a take', 'outbox_take_', { fail: true }],
   ] as const)
-    it(`${what}: the rows are handled all the same, by the process that lives, and uncharged`, async () => {
+    itOfRows(`${what}: the rows are handled all the same, by the process that lives, and uncharged`, async () => {
       const app = await boot();
       // Sees to it that the statement is idle in the loops' polls and the next one does lease.
       await app.publisher.publishNow('test.work.asked', {});

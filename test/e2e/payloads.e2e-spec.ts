@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import type { InvalidEventError, OutboxEvent, OutgoingEvent, Published } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
 import { forAll } from '../support/for-all.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -123,7 +124,7 @@ describe('large and deep payloads', () => {
     });
   });
 
-  it('5 MB are refused by default, and accepted and delivered with maxEventBytes raised', async () => {
+  itOfRows('5 MB are refused by default, and accepted and delivered with maxEventBytes raised', async () => {
     expect(Buffer.byteLength(JSON.stringify(large))).toBeGreaterThan(5_000_000);
     const small = await stage.boot({ manifest: { emits: [event] }, outbox: { role: 'publisher' } });
     await small.dataSource.transaction(async () => {
@@ -145,7 +146,7 @@ describe('large and deep payloads', () => {
     await ledger.everythingArrived();
   });
 
-  it('512 levels, and numbers that are far longer as digits than in JSON', async () => {
+  itOfRows('512 levels, and numbers that are far longer as digits than in JSON', async () => {
     let deep: unknown = 'bottom';
     for (let i = 0; i < 256; i++) deep = { in: [deep] };
     await ledger.publishMany(app, [
@@ -223,7 +224,7 @@ describe('events that nobody handles hold nobody up', () => {
     await app.close();
   });
 
-  it("a removed handler's durable stays: its deliveries wait, uncharged, until a handler is back", async () => {
+  itOfRows("a removed handler's durable stays: its deliveries wait, uncharged, until a handler is back", async () => {
     const manifest = { emits: [a, b] };
     const old = await stage.boot({ providers: [lasting(a, 'staying'), lasting(a, 'removed')], manifest });
     const first = await old.publisher.publishNow(a, {});

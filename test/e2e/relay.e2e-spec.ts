@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { QueryRunner } from 'typeorm';
 import { eventually, reaches } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -109,7 +110,7 @@ describe('a relay pass that fails in the middle loses nothing', () => {
     });
   });
 
-  it('however often it is cancelled', async () => {
+  itOfRows('however often it is cancelled', async () => {
     const locker = app.dataSource.createQueryRunner();
     await locker.startTransaction();
     // The fan-out has taken its rows from the queue and waits where it writes the deliveries.
@@ -299,7 +300,7 @@ describe('registration beside a running relay', () => {
     expect((await handledBy('steady')).toSorted()).toEqual([one.id, two.id].toSorted());
   });
 
-  it('events published while no worker of a registered durable lives wait for it', async () => {
+  itOfRows('events published while no worker of a registered durable lives wait for it', async () => {
     const first = await bootWith('away');
     await first.close();
     const missed = await app.publisher.publishNow(event, {});

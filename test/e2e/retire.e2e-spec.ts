@@ -1,5 +1,6 @@
 import { Durables } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 
 const paid = 'test.invoice.paid';
@@ -29,7 +30,7 @@ describe('a retired durable', () => {
     await app.close();
   });
 
-  it('loses what waits for it and gets nothing more, until it is revived', async () => {
+  itOfRows('loses what waits for it and gets nothing more, until it is revived', async () => {
     await (await boot(['former', [paid]])).close();
     const app = await boot(['present', [paid]]);
     const durables = app.app.get(Durables);

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { defineEvent, type EventManifest, type SubscribeOptions } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -75,42 +76,49 @@ describe('a rolling deploy loses nothing and repeats nothing', () => {
   const allFannedOut = () =>
     eventually('the queue is empty', () => stage.database.value('SELECT NOT EXISTS (SELECT 1 FROM outbox.queue)'));
 
-  it('when a durable is added: it gets what is published from its registration on, and what comes while its pods are gone', async () => {
-    const type = 'added.thing.done';
-    const oldVersion: Version = [['a-ledger', type]];
-    const newVersion: Version = [...oldVersion, ['a-audit', type]];
-    const [publisher, old] = await Promise.all([api(type), pod('old', oldVersion)]);
-    const events = trickle(publisher, type);
-    await events.more(type);
-    const before = events.of(type);
-    const next = await pod('new', newVersion);
-    // What was written before the registration may be answered after it: those under way now are not counted as late.
-    await events.more(type);
-    const then = events.of(type);
-    await Promise.all([handledSome('a-ledger', 'old'), handledSome('a-ledger', 'new'), handledSome('a-audit', 'new')]);
-    const rows = await registered();
-    const another = await pod('old', oldVersion);
-    await next.close();
-    await events.more(type);
-    expect(await registered()).toEqual(rows);
-    const all = (await events.stop())[type] ?? [];
-    await stage.drained('a-ledger');
-    await allFannedOut();
-    const late = all.filter((id) => !then.includes(id));
-    expect(late).toEqual(expect.arrayContaining(await waiting('a-audit', type)));
-    expect((await waiting('a-audit', type)).length).toBeGreaterThan(5);
-    const back = await pod('new', newVersion);
-    await stage.drained('a-audit');
-    expect(await registered()).toEqual(rows);
-    expect(await handled('a-ledger')).toEqual(all.toSorted());
-    const audited = await handled('a-audit');
-    expect(audited).toEqual([...new Set(audited)]);
-    expect(audited).toEqual(expect.arrayContaining(late));
-    expect(audited.filter((id) => before.includes(id))).toEqual([]);
-    await Promise.all([publisher, old, another, back].map((app) => app.close()));
-  });
+  itOfRows(
+    'when a durable is added: it gets what is published from its registration on, and what comes while its pods are gone',
+    async () => {
+      const type = 'added.thing.done';
+      const oldVersion: Version = [['a-ledger', type]];
+      const newVersion: Version = [...oldVersion, ['a-audit', type]];
+      const [publisher, old] = await Promise.all([api(type), pod('old', oldVersion)]);
+      const events = trickle(publisher, type);
+      await events.more(type);
+      const before = events.of(type);
+      const next = await pod('new', newVersion);
+      // What was written before the registration may be answered after it: those under way now are not counted as late.
+      await events.more(type);
+      const then = events.of(type);
+      await Promise.all([
+        handledSome('a-ledger', 'old'),
+        handledSome('a-ledger', 'new'),
+        handledSome('a-audit', 'new'),
+      ]);
+      const rows = await registered();
+      const another = await pod('old', oldVersion);
+      await next.close();
+      await events.more(type);
+      expect(await registered()).toEqual(rows);
+      const all = (await events.stop())[type] ?? [];
+      await stage.drained('a-ledger');
+      await allFannedOut();
+      const late = all.filter((id) => !then.includes(id));
+      expect(late).toEqual(expect.arrayContaining(await waiting('a-audit', type)));
+      expect((await waiting('a-audit', type)).length).toBeGreaterThan(5);
+      const back = await pod('new', newVersion);
+      await stage.drained('a-audit');
+      expect(await registered()).toEqual(rows);
+      expect(await handled('a-ledger')).toEqual(all.toSorted());
+      const audited = await handled('a-audit');
+      expect(audited).toEqual([...new Set(audited)]);
+      expect(audited).toEqual(expect.arrayContaining(late));
+      expect(audited.filter((id) => before.includes(id))).toEqual([]);
+      await Promise.all([publisher, old, another, back].map((app) => app.close()));
+    },
+  );
 
-  it('when a durable gets one more type: an old pod leaves it to a new one', async () => {
+  itOfRows('when a durable gets one more type: an old pod leaves it to a new one', async () => {
     const [paid, voided] = ['type.thing.paid', 'type.thing.voided'];
     const [publisher, old] = await Promise.all([api(paid, voided), pod('old', [['t-ledger', paid]])]);
     const next = await pod('new', [['t-ledger', [paid, voided]]]);
@@ -186,34 +194,37 @@ describe('a rolling deploy loses nothing and repeats nothing', () => {
     await Promise.all([oldApi, newApi, next].map((app) => app.close()));
   });
 
-  it('when a durable and a type are removed: what they still get waits, and is there after a rollback', async () => {
-    const [paid, voided] = ['less.thing.paid', 'less.thing.voided'];
-    const oldVersion: Version = [
-      ['l-ledger', [paid, voided]],
-      ['l-mail', paid],
-    ];
-    const newVersion: Version = [['l-ledger', paid]];
-    const [publisher, old] = await Promise.all([api(paid, voided), pod('old', oldVersion)]);
-    const events = trickle(publisher, paid, voided);
-    await Promise.all([handledSome('l-ledger', 'old'), handledSome('l-mail', 'old')]);
-    const rows = await registered();
-    const next = await pod('new', newVersion);
-    await handledSome('l-ledger', 'new');
-    await old.close();
-    await events.more(paid);
-    const ids = await events.stop();
-    await eventually('what the new pod knows is handled', async () => (await waiting('l-ledger', paid)).length === 0);
-    await allFannedOut();
-    expect((await waiting('l-mail', paid)).length).toBeGreaterThan(5);
-    expect((await waiting('l-ledger', voided)).length).toBeGreaterThan(5);
-    expect(await registered()).toEqual(rows);
-    await next.close();
-    await halfMinute();
-    const back = await pod('back', oldVersion);
-    await Promise.all([stage.drained('l-ledger'), stage.drained('l-mail')]);
-    expect(await registered()).toEqual(rows);
-    expect(await handled('l-mail')).toEqual(ids[paid]?.toSorted());
-    expect(await handled('l-ledger')).toEqual(Object.values(ids).flat().toSorted());
-    await Promise.all([publisher, back].map((app) => app.close()));
-  });
+  itOfRows(
+    'when a durable and a type are removed: what they still get waits, and is there after a rollback',
+    async () => {
+      const [paid, voided] = ['less.thing.paid', 'less.thing.voided'];
+      const oldVersion: Version = [
+        ['l-ledger', [paid, voided]],
+        ['l-mail', paid],
+      ];
+      const newVersion: Version = [['l-ledger', paid]];
+      const [publisher, old] = await Promise.all([api(paid, voided), pod('old', oldVersion)]);
+      const events = trickle(publisher, paid, voided);
+      await Promise.all([handledSome('l-ledger', 'old'), handledSome('l-mail', 'old')]);
+      const rows = await registered();
+      const next = await pod('new', newVersion);
+      await handledSome('l-ledger', 'new');
+      await old.close();
+      await events.more(paid);
+      const ids = await events.stop();
+      await eventually('what the new pod knows is handled', async () => (await waiting('l-ledger', paid)).length === 0);
+      await allFannedOut();
+      expect((await waiting('l-mail', paid)).length).toBeGreaterThan(5);
+      expect((await waiting('l-ledger', voided)).length).toBeGreaterThan(5);
+      expect(await registered()).toEqual(rows);
+      await next.close();
+      await halfMinute();
+      const back = await pod('back', oldVersion);
+      await Promise.all([stage.drained('l-ledger'), stage.drained('l-mail')]);
+      expect(await registered()).toEqual(rows);
+      expect(await handled('l-mail')).toEqual(ids[paid]?.toSorted());
+      expect(await handled('l-ledger')).toEqual(Object.values(ids).flat().toSorted());
+      await Promise.all([publisher, back].map((app) => app.close()));
+    },
+  );
 });
