@@ -143,6 +143,7 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     return [...durables].map(([id, { durable: name }]) => ({
       id,
       name,
+      foreign: context.catalog.acceptsSome,
       types: rows
         .filter((row) => row.durable === id)
         .map(({ pattern, since_ms }) => ({ pattern, since: since_ms === null ? null : new Date(since_ms) })),

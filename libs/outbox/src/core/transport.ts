@@ -36,6 +36,8 @@ export interface TransportCapabilities {
 export interface ServedDurable {
   readonly id: number;
   readonly name: string;
+  /** Events of other databases may be meant: of those there is nothing but the broker's messages to begin again from. */
+  readonly foreign?: boolean;
   /** Types and patterns; `since`: events published before are not meant (null: from the beginning). */
   readonly types: readonly { readonly pattern: string; readonly since: Date | null }[];
 }

@@ -30,6 +30,10 @@ export class KnownEvents {
     return [...this.foreign].some((pattern) => covers(pattern, type));
   }
 
+  get acceptsSome(): boolean {
+    return this.foreign.size > 0;
+  }
+
   has(type: string): boolean {
     return this.emitted.has(type) || this.accepted.has(type);
   }

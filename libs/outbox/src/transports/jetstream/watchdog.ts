@@ -11,7 +11,7 @@ import { type Stall, StallWatch } from './stall.js';
 import { ensureStream } from './stream.js';
 
 const everyMs = 3_000;
-/** A consumer that was lost begins this far back; what lies before is the reconciler's. */
+/** A consumer that was lost begins this far back; what lies before is the reconciler's, as far as it is in the database. */
 const backMs = 10 * 60_000;
 
 export interface WatchdogParts {
@@ -105,7 +105,7 @@ export class Watchdog extends BackgroundService {
 
   private async ensureOne(durable: ServedDurable, from: Date | undefined): Promise<Found | SetupRefused> {
     const before = this.names.get(durable.name);
-    const sought = { durable, name: before ?? durable.name, from };
+    const sought = { durable, name: before ?? durable.name, from: durable.foreign ? undefined : from };
     try {
       const found = await ensureConsumer(this.consumerParts(), sought);
       const { name, made } = found;
