@@ -67,6 +67,21 @@ describeWithNats('workers that share durables over JetStream', () => {
     await broker.answered();
   });
 
+  it("killed between COMMIT and its answer: the message comes again, finds the mark, and is nobody's interruption", async () => {
+    const first = await site.worker();
+    const id = await site.askOne({ crashAtCommit: true });
+    await first.gone();
+    expect((await broker.consumer()).num_ack_pending).toBe(1);
+    const second = await site.worker();
+    await broker.answered();
+    await site.handledOnce([id]);
+    const after = await site.askOne({});
+    await second.started(after);
+    await site.handledOnce([id, after]);
+    expect(await site.runs()).toEqual({ [id]: 1, [after]: 1 });
+    expect(await site.interruptions()).toEqual({});
+  });
+
   it('a thousand failing deliveries on their ladder do not delay a healthy event, and the broker keeps none of them', async () => {
     await site.worker({ BACKOFF: '1h' });
     const before = await latencies(20);

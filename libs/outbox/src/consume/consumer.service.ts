@@ -79,7 +79,8 @@ export class ConsumerService implements DeliveryReceiver {
 
   room(): ReadonlyMap<number, number> {
     const open = this.state === 'open' && this.identity.number !== undefined;
-    return new Map([...this.lanes.values()].map((lane) => [lane.durable, open ? this.laneRoom(lane) : 0]));
+    const lanes = [...this.lanes.values()];
+    return new Map(lanes.map((lane) => [lane.durable, open && !lane.stuck ? this.laneRoom(lane) : 0]));
   }
 
   onRoom(listener: () => void): void {
@@ -107,9 +108,11 @@ export class ConsumerService implements DeliveryReceiver {
   }
 
   handBack(messages: ReadonlySet<BrokerMessage>): void {
-    const back = [...this.lanes.values()].flatMap((lane) =>
-      lane.withdraw(({ message }) => !!message && messages.has(message)),
-    );
+    const back = [...this.lanes.values()].flatMap((lane) => {
+      const waited = lane.withdraw(({ message }) => !!message && messages.has(message));
+      lane.stuck ||= waited.length > 0;
+      return waited;
+    });
     void this.recorder.giveBack(back);
   }
 
@@ -218,6 +221,7 @@ export class ConsumerService implements DeliveryReceiver {
     // A method that ignores its signal keeps its slot until it ends: starting another would run two in one slot.
     await handling.ended();
     lane.running -= 1;
+    for (const each of this.lanes.values()) each.stuck &&= each.full;
     this.underway.delete(handling);
     if (this.underway.size === 0) for (const done of this.idleWaiters) done();
     this.pump();
@@ -226,7 +230,7 @@ export class ConsumerService implements DeliveryReceiver {
   private askForMore(): void {
     if (this.state !== 'open') return;
     this.roomListener?.();
-    const hungry = [...this.lanes.values()].filter((lane) => this.hungry.has(lane.durable));
+    const hungry = [...this.lanes.values()].filter((lane) => !lane.stuck && this.hungry.has(lane.durable));
     if (!hungry.some((lane) => lane.waiting.length <= this.laneRoom(lane))) return;
     this.hungry.clear();
     this.taker.nudge();

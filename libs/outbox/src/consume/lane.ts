@@ -5,6 +5,8 @@ import type { Subscription } from './subscription.js';
 export class Lane {
   readonly waiting: Delivery[] = [];
   running = 0;
+  /** What waited here waited for a slot in vain: nothing more is fetched until one is free, or it would wait here again. */
+  stuck = false;
 
   constructor(
     readonly durable: number,
@@ -19,8 +21,13 @@ export class Lane {
     return out;
   }
 
+  /** As many run as this durable may run at once. */
+  get full(): boolean {
+    return this.running >= (this.subscription.concurrency ?? Number.POSITIVE_INFINITY);
+  }
+
   /** Whether this durable may start one more, given the process has a slot. */
   get canStart(): boolean {
-    return this.waiting.length > 0 && this.running < (this.subscription.concurrency ?? Number.POSITIVE_INFINITY);
+    return this.waiting.length > 0 && !this.full;
   }
 }
