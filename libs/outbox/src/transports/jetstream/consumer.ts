@@ -166,7 +166,7 @@ function startConfig({ sequence, since }: ConsumerStart): Partial<ConsumerConfig
 }
 
 /** The earliest of its types; what a later type had before is acknowledged unrun. */
-function startOf({ types }: ServedDurable): Date | undefined {
+export function startOf({ types }: ServedDurable): Date | undefined {
   if (types.some(({ since }) => since === null)) return undefined;
   return new Date(Math.min(...types.map(({ since }) => since?.getTime() ?? 0)));
 }

@@ -2,7 +2,7 @@ import type { ConsumerInfo } from 'nats';
 import { BackgroundService } from '../../core/background-service.js';
 import type { Log } from '../../core/throttled-log.js';
 import type { ServedDurable, TransportProblem } from '../../core/transport.js';
-import { type ConsumerParts, ensureConsumer, type Found, remakeConsumer, standingName } from './consumer.js';
+import { type ConsumerParts, ensureConsumer, type Found, remakeConsumer, standingName, startOf } from './consumer.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import type { Link } from './link.js';
 import { brokerWords } from './nats-errors.js';
@@ -72,13 +72,12 @@ export class Watchdog extends BackgroundService {
     const stream = await ensureStream(link.manager, settings, log, atStart);
     if (stream === 'made' && !atStart)
       log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
-    const since = atStart ? undefined : new Date(Date.now() - backMs);
-    const standing = new Map<string, ConsumerInfo>();
+    const standing = new Map<ServedDurable, ConsumerInfo>();
     const refusals: SetupRefused[] = [];
     for (const durable of durables) {
-      const found = await this.ensureOne(durable, since);
+      const found = await this.ensureOne(durable, atStart ? undefined : beginningAgain(durable));
       if (found instanceof SetupRefused) refusals.push(found);
-      else if (found.info) standing.set(durable.name, found.info);
+      else if (found.info) standing.set(durable, found.info);
     }
     if (standing.size > 0) await this.endStalls(standing);
     if (refusals.length > 0) throw new SetupRefused(...refusals.flatMap(({ problems }) => problems));
@@ -105,7 +104,7 @@ export class Watchdog extends BackgroundService {
 
   private async ensureOne(durable: ServedDurable, from: Date | undefined): Promise<Found | SetupRefused> {
     const before = this.names.get(durable.name);
-    const sought = { durable, name: before ?? durable.name, from: durable.foreign ? undefined : from };
+    const sought = { durable, name: before ?? durable.name, from };
     try {
       const found = await ensureConsumer(this.consumerParts(), sought);
       const { name, made } = found;
@@ -123,20 +122,24 @@ export class Watchdog extends BackgroundService {
   }
 
   /** Never the stream: what it holds may be all that others have. */
-  private async endStalls(standing: ReadonlyMap<string, ConsumerInfo>): Promise<void> {
+  private async endStalls(standing: ReadonlyMap<ServedDurable, ConsumerInfo>): Promise<void> {
     const { link, settings, changed, openMs, log } = this.parts;
     const { state } = await link.manager.streams.info(settings.stream);
     for (const [durable, info] of standing) {
-      const stall = this.stalls.judge(info, state.last_seq, openMs(durable));
+      const stall = this.stalls.judge(info, state.last_seq, openMs(durable.name));
       if (!stall) continue;
       // The numbers of one that is ahead mean nothing in this stream.
-      const from =
-        stall === 'ahead' ? { since: new Date(Date.now() - backMs) } : { sequence: info.ack_floor.stream_seq + 1 };
+      const from = stall === 'ahead' ? { since: beginningAgain(durable) } : { sequence: info.ack_floor.stream_seq + 1 };
       if (!(await remakeConsumer(this.consumerParts(), info, from))) continue;
       log.warn(`consumer '${info.name}' ${whatOf[stall]}, and was made again`);
-      changed(durable);
+      changed(durable.name);
     }
   }
+}
+
+/** Where one begins that was lost. Of other databases' events ours has nothing: with those, where its types did. */
+function beginningAgain(durable: ServedDurable): Date | undefined {
+  return durable.foreign ? startOf(durable) : new Date(Date.now() - backMs);
 }
 
 const whatOf: Readonly<Record<Stall, string>> = {
