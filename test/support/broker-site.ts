@@ -24,6 +24,8 @@ export interface BrokerWorkerOptions {
  */
 export class BrokerSite {
   private readonly apps: TestApp[] = [];
+  private readonly loads: Promise<void>[] = [];
+  private closed = false;
 
   private constructor(
     readonly server: ThrowawayNats,
@@ -79,15 +81,16 @@ export class BrokerSite {
   }
 
   /** Publishes one event every few milliseconds until it is told to stop; resolves to what was committed. */
-  load(everyMs = 8): { readonly count: () => number; stop(): Promise<string[]> } {
+  load(everyMs = 15): { readonly count: () => number; stop(): Promise<string[]> } {
     const ids: string[] = [];
     let going = true;
     const loop = (async () => {
-      while (going) {
+      while (going && !this.closed) {
         ids.push((await this.publisher.publisher.publishNow(asked, { n: ids.length })).id);
         await pause(everyMs);
       }
     })();
+    this.loads.push(loop.catch(() => {}));
     return {
       count: () => ids.length,
       stop: async () => {
@@ -108,7 +111,7 @@ export class BrokerSite {
   }
 
   /** Waits until all are handled by every durable, and checks that each is so exactly once. */
-  async handledOnce(ids: readonly string[], withinMs = 20_000, durables = ['ledger', 'mail']): Promise<void> {
+  async handledOnce(ids: readonly string[], withinMs = 30_000, durables = ['ledger', 'mail']): Promise<void> {
     const marks = `SELECT count(*)::int FROM outbox.handled WHERE event_id = ANY ($1::uuid[]) AND verdict = 'd'`;
     await eventually(
       `${ids.length} events are handled`,
@@ -138,6 +141,8 @@ export class BrokerSite {
   }
 
   async close(): Promise<void> {
+    this.closed = true;
+    await Promise.allSettled(this.loads);
     for (const app of [...this.apps, this.publisher]) await app.close();
     try {
       await nothingIsLeft(this.database);

@@ -23,7 +23,7 @@ describeWithOwnNats('the network between a worker and the broker', () => {
     const load = site.load();
     for (let cuts = 0; cuts < 5; cuts++) {
       const before = load.count();
-      await eventually('there is load', () => load.count() > before + 60, 30_000);
+      await eventually('there is load', () => load.count() > before + 40, 30_000);
       network.cut();
       await pause(300);
       network.mend();
@@ -38,7 +38,7 @@ describeWithOwnNats('the network between a worker and the broker', () => {
     const before = await site.publish(50);
     await site.handledOnce(before);
     network.cut();
-    const ids = [...before, ...(await site.publish(200))];
+    const ids = [...before, ...(await site.publish(100))];
     await site.handledOnce(ids, 40_000);
     network.mend();
     await site.chargedNothing();
@@ -68,7 +68,7 @@ describeWithOwnNats('the network between a worker and the broker', () => {
     );
     network.mend();
     const before = load.count();
-    await eventually('there is load', () => load.count() > before + 60);
+    await eventually('there is load', () => load.count() > before + 40);
     await site.handledOnce(await load.stop(), 40_000);
     await site.chargedNothing();
   });

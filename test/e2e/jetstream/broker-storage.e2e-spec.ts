@@ -21,7 +21,7 @@ describeWithOwnNats("a broker that lost all it held loses nobody's work", () => 
   it('its storage was deleted while it was stopped: the stream and its consumers are made again, what they held is found', async () => {
     const go = gate();
     const app = await site.worker({ run: () => go.passed, outbox: { handlers: { concurrency: 2 } } });
-    const ids = await site.publish(200);
+    const ids = await site.publish(100);
     await site.forwarded();
     await site.server.stopServer();
     await site.server.wipe();
@@ -60,7 +60,7 @@ describeWithOwnNats("a broker that lost all it held loses nobody's work", () => 
     const load = site.load();
     for (let losses = 0; losses < 3; losses++) {
       const before = load.count();
-      await eventually('there is load', () => load.count() > before + 100, 30_000);
+      await eventually('there is load', () => load.count() > before + 40, 30_000);
       await loseStorage();
     }
     await site.handledOnce(await load.stop(), 40_000);

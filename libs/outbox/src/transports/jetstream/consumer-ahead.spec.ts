@@ -28,10 +28,10 @@ describeWithOwnNats("a server that lost a stream's messages and kept the state o
 
   it('gives what is published afterwards: no consumer waits for numbers that the stream has not reached', async () => {
     await site.worker({ outbox: { relay: { reconcile: '1m' } } });
-    const ids = await site.publish(300);
+    const ids = await site.publish(120);
     await site.handledOnce(ids);
     await loseMessages(site.server);
-    ids.push(...(await site.publish(100)));
+    ids.push(...(await site.publish(60)));
     await site.handledOnce(ids, 30_000);
     await site.chargedNothing();
     const admin = await connect({ servers: site.server.url });
@@ -47,7 +47,7 @@ describeWithOwnNats("a server that lost a stream's messages and kept the state o
   it('loses nothing of what was under way', async () => {
     const go = gate();
     await site.worker({ run: () => go.passed, outbox: { handlers: { concurrency: 2 } } });
-    const ids = await site.publish(200);
+    const ids = await site.publish(100);
     await site.forwarded();
     await eventually('handlers run', async () => (await site.database.value<number>(running)) > 0);
     await loseMessages(site.server);

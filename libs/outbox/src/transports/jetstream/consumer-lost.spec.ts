@@ -35,7 +35,7 @@ describeWithOwnNats('a consumer that was deleted', () => {
   it('with a backlog and messages in flight: all of them are handled once, nothing is charged', async () => {
     const go = gate();
     await site.worker({ run: () => go.passed, outbox: { handlers: { concurrency: 2 } } });
-    const ids = await site.publish(300);
+    const ids = await site.publish(100);
     await site.forwarded();
     await eventually('some are in flight', async () => {
       return (await manager.consumers.info('outbox', 'ledger')).num_ack_pending > 0;
@@ -52,7 +52,7 @@ describeWithOwnNats('a consumer that was deleted', () => {
     const load = site.load();
     for (let n = 0; n < 4; n++) {
       const before = load.count();
-      await eventually('there is load', () => load.count() > before + 60, 30_000);
+      await eventually('there is load', () => load.count() > before + 40, 30_000);
       await manager.consumers.delete('outbox', n % 2 ? 'mail' : 'ledger').catch(() => {});
     }
     await site.handledOnce(await load.stop(), 40_000);
@@ -63,7 +63,7 @@ describeWithOwnNats('a consumer that was deleted', () => {
   it('while every worker was down: it begins where it has to, and what lies before is found', async () => {
     const go = gate();
     const app = await site.worker({ run: () => go.passed, outbox: { handlers: { concurrency: 1 } } });
-    const ids = await site.publish(100);
+    const ids = await site.publish(60);
     await site.forwarded();
     const closed = app.close();
     go.open();

@@ -182,6 +182,14 @@ describeWithNats('the consumer of a durable', () => {
     expect(await broker.manager.consumers.info(stream, 'ledger')).toMatchObject({ created: before.created });
   });
 
+  it('of another database is refused whatever it is called by now', async () => {
+    const { stream, parts, other } = await site();
+    await ensure(parts, 'ledger', ['a.b.c']);
+    const { name } = await ensure(parts, 'ledger', ['a.b.c', 'a.b.d']);
+    await expect(ensure(other('two'), 'ledger', ['a.b.c'])).rejects.toThrow('already, for another database');
+    expect(await names(stream)).toEqual([name]);
+  });
+
   it('is one when several processes want it at once', async () => {
     const { stream, parts } = await site();
     const found = await Promise.all(Array.from({ length: 5 }, () => ensure(parts, 'ledger', ['a.b.c'])));

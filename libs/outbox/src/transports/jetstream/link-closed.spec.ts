@@ -34,7 +34,7 @@ describeWithOwnNats('a connection that ended for good', () => {
     const load = site.load();
     for (let n = 1; n <= 4; n++) {
       const before = load.count();
-      await eventually('there is load', () => load.count() > before + 60, 30_000);
+      await eventually('there is load', () => load.count() > before + 40, 30_000);
       const old = connection();
       await old.close();
       await eventually('there is another', () => {

@@ -32,7 +32,7 @@ describeWithOwnNats('a stream that lost what it held', () => {
   };
 
   it('it was deleted: it is made again with its consumers, and what it held is handled once', async () => {
-    const { app, go, ids } = await backlog(200);
+    const { app, go, ids } = await backlog(80);
     await manager.streams.delete('outbox');
     ids.push(...(await site.publish(20)));
     go.open();
@@ -46,7 +46,7 @@ describeWithOwnNats('a stream that lost what it held', () => {
     const load = site.load();
     for (let n = 0; n < 3; n++) {
       const before = load.count();
-      await eventually('there is load', () => load.count() > before + 60, 30_000);
+      await eventually('there is load', () => load.count() > before + 40, 30_000);
       await manager.streams.delete('outbox').catch(() => {});
     }
     await site.handledOnce(await load.stop(), 40_000);
@@ -55,11 +55,11 @@ describeWithOwnNats('a stream that lost what it held', () => {
 
   it.each<[string, PurgeOpts | undefined]>([
     ['wholly', undefined],
-    ['up to a message', { seq: 120 }],
+    ['up to a message', { seq: 50 }],
     ['but for the last messages', { keep: 20 }],
     ['of one type', { filter: 'outbox.test.work.asked' }],
   ])('it was purged %s: what it held is handled once, and so is what comes after', async (_, how) => {
-    const { go, ids } = await backlog(200);
+    const { go, ids } = await backlog(80);
     await manager.streams.purge('outbox', how);
     ids.push(...(await site.publish(20)));
     go.open();
@@ -79,7 +79,7 @@ describeWithOwnNats('a stream that lost what it held', () => {
   });
 
   it('its messages expired by max_age while every worker was down', async () => {
-    const { app, go, ids } = await backlog(200);
+    const { app, go, ids } = await backlog(80);
     const closed = app.close();
     go.open();
     await closed;
@@ -94,7 +94,7 @@ describeWithOwnNats('a stream that lost what it held', () => {
   });
 
   it('single messages were deleted, the one at which a consumer stands among them', async () => {
-    const { go, ids } = await backlog(100);
+    const { go, ids } = await backlog(90);
     const { ack_floor: floor } = await manager.consumers.info('outbox', 'ledger');
     for (const offset of [1, 2, 3, 40, 41, 80])
       await manager.streams.deleteMessage('outbox', floor.stream_seq + offset);
