@@ -66,6 +66,14 @@ describeWithNats('an app whose stream cannot be used', () => {
     ]);
   });
 
+  it('or cannot have what it is asked for does not boot, after a moment in which others may have been first', async () => {
+    const stream = broker.name();
+    await broker.manager.streams.add({ name: stream, subjects: [`${stream}.>`], max_consumers: 1 });
+    const { problems } = await refused({ stream, prefix: stream }, {}, ['one', 'two']);
+    const message = expect.stringMatching(/does not take .* as it is asked for: .*maximum consumers limit/);
+    expect(problems).toEqual([{ check: 'stream', message }]);
+  });
+
   it('boots all the same where it only publishes: it needs none', async () => {
     const stream = broker.name();
     await broker.manager.streams.add({ name: stream, subjects: [`${stream}.>`], retention: RetentionPolicy.Workqueue });

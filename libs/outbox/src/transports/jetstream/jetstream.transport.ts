@@ -17,7 +17,7 @@ import { removeConsumers } from './consumer.js';
 import { InFlight } from './in-flight.js';
 import { type JetstreamOptions, type JetstreamSettings, resolve } from './jetstream.options.js';
 import { Link } from './link.js';
-import { BrokerTrouble, brokerWords, isNotEnabled } from './nats-errors.js';
+import { BrokerTrouble, brokerWords, isBadRequest, isNotEnabled } from './nats-errors.js';
 import { progressOf } from './progress.js';
 import { Puller } from './puller.js';
 import { Sender } from './sender.js';
@@ -27,6 +27,8 @@ import { Watchdog } from './watchdog.js';
 const capabilities = { processes: 'many', firstDelivery: 'message' } as const;
 /** A server that runs without JetStream answers as one whose cluster has no leader yet; so long it is waited for. */
 const patienceMs = 30_000;
+/** What it refuses for what it is asked (more replicas than servers, a limit of the account) may still be a race of two starts. */
+const shortPatienceMs = 5_000;
 
 /**
  * First deliveries by NATS JetStream; everything after them is the database's.
@@ -136,13 +138,15 @@ class JetstreamTransport implements Transport {
 
   private async firstLook(watchdog: Watchdog): Promise<void> {
     const throttled = new ThrottledLog(this.parts.log, 5_000);
-    const end = performance.now() + patienceMs;
+    const begin = performance.now();
     for (let tries = 1; ; tries++) {
       try {
         return await watchdog.ensure(true);
       } catch (error) {
         if (error instanceof SetupRefused) throw error;
-        if (isNotEnabled(error) && performance.now() > end) throw noJetStream(error);
+        const waited = performance.now() - begin;
+        if (isNotEnabled(error) && waited > patienceMs) throw noJetStream(error);
+        if (isBadRequest(error) && waited > shortPatienceMs) throw badRequest(error);
         throttled.warn('start', `waiting for stream '${this.settings.stream}': ${brokerWords(error)}`);
         await pause(loopBackoff(tries, 200, 2_000));
       }
@@ -152,6 +156,11 @@ class JetstreamTransport implements Transport {
 
 function noJetStream(error: unknown): SetupRefused {
   const message = `the server has no JetStream for this account: start it with -js (or jetstream {} in its configuration), enable the account, or set jetstream({ domain }): ${brokerWords(error)}`;
+  return new SetupRefused({ check: 'stream', message });
+}
+
+function badRequest(error: unknown): SetupRefused {
+  const message = `the server does not take the stream or a consumer as it is asked for: ${brokerWords(error)}`;
   return new SetupRefused({ check: 'stream', message });
 }
 

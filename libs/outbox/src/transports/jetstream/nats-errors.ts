@@ -25,6 +25,9 @@ function clientCode(error: unknown): string | undefined {
 
 export const isNoResponders = (error: unknown): boolean => clientCode(error) === '503';
 export const isNotEnabled = (error: unknown): boolean => notEnabled.has(apiCode(error) ?? 0) || isNoResponders(error);
+/** Refused for what was asked; what the server cannot do now has 500 or 503. */
+export const isBadRequest = (error: unknown): boolean =>
+  (error as { api_error?: { code?: number } } | undefined)?.api_error?.code === 400;
 export const isRefusedLogin = (error: unknown): boolean =>
   ['AUTHORIZATION_VIOLATION', 'BAD_AUTHENTICATION', 'AUTHENTICATION_EXPIRED', 'BAD_CREDS'].includes(
     clientCode(error) ?? '',
