@@ -75,6 +75,18 @@ describe('an event as a message', () => {
     );
   });
 
+  it.each([
+    ['a name of two words', { 'x y': 'z' }],
+    ['a value of two lines', { x: 'y\r\nce-tenantid: other' }],
+    ['a value that is not ASCII', { x: 'é', plain: 'yes' }],
+    ['a value with blanks around it', { x: ' y ' }],
+    ["a name of ours or the server's", { 'CE-Id': 'x', 'Nats-Msg-Id': 'x', 'Content-Type': 'text/plain' }],
+  ])('brings all of its headers where one has %s', (_, given) => {
+    const all = sent(messageHeaders({ ...row, headers: given }, origin));
+    expect(eventOf(id, row.type, all, bytes('1')).headers).toEqual(given);
+    expect([all.get('ce-id'), all.get('ce-tenantid')]).toEqual([id, 'acme']);
+  });
+
   it("keeps names that are ours or the server's to itself", () => {
     const given = {
       'Nats-Msg-Id': 'x',
