@@ -67,7 +67,7 @@ export class ReconcilerService extends BackgroundService {
     const [{ rows }] = await this.connection.run(reconcile.bound(interval(this.everyMs)));
     const [bound] = rows;
     if (!bound) throw new Error('the bound statement returned no row');
-    const to = upTo(progress, bound.quiet, bound.overdue);
+    const to = upTo(progress, bound.quiet, bound.overdue, this.everyMs);
     const found = await this.chunks(id, all || cursor === null ? firstId : cursor, to);
     await this.connection.run(
       !this.brokered && all ? reconcile.unserved(id) : reconcile.verified(id, to, String(this.brokered && all)),
@@ -109,9 +109,20 @@ export class ReconcilerService extends BackgroundService {
 }
 
 /** The id below which nothing is under way any more. Ids begin with their time, so the smaller one is the earlier. */
-function upTo(progress: Progress, quiet: string, overdue: string): string {
+function upTo(progress: Progress, quiet: string, overdue: string, marginMs: number): string {
   if (progress.kind === 'idle') return quiet;
-  const open = progress.kind === 'open' && progress.eventId < quiet ? progress.eventId : quiet;
-  if (progress.kind === 'open') return open > overdue ? open : overdue;
-  return overdue;
+  if (progress.kind === 'unknown') return overdue;
+  const before = earlier(progress.eventId, marginMs);
+  const open = before < quiet ? before : quiet;
+  return open > overdue ? open : overdue;
+}
+
+/**
+ * The broker has events in the order of their publication, and not of their ids: those of one moment have theirs at
+ * random, and a transaction that took long brings older ones later. What waits there still would be taken for lost.
+ */
+function earlier(id: string, ms: number): string {
+  const time = Math.max(0, Number.parseInt(id.replace('-', '').slice(0, 12), 16) - ms);
+  const hex = time.toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
