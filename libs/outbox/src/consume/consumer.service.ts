@@ -7,7 +7,8 @@ import type { WakeSignal } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { DeliveryHandler, Handling } from './delivery-handler.js';
 import type { Outcome } from './handling.js';
-import { Lane } from './lane.js';
+import type { Lane } from './lane.js';
+import { Lanes } from './lanes.js';
 import type { LateRecorder } from './late-recorder.js';
 import type { MessageIntake } from './message-intake.js';
 import type { Subscription } from './subscription.js';
@@ -33,19 +34,13 @@ const handBackMs = 2_000;
  *   open ⇄ quiet (one delivery runs alone) ── stopTaking ──▶ draining ──▶ drained
  */
 export class ConsumerService implements DeliveryReceiver {
-  private readonly lanes = new Map<number, Lane>();
+  private readonly lanes = new Lanes();
   private readonly underway = new Map<Handling, Delivery>();
   private readonly throttled: ThrottledLog;
-  private turn = 0;
   private slots = 1;
   private state: 'open' | 'quiet' | 'stopped' = 'open';
   private readonly idleWaiters = new Set<() => void>();
   private readonly stopped = new AbortController();
-  /**
-   * Durables of which more rows may wait than there was room for: the taker is nudged when one of them has room. Those
-   * without a backlog must not answer for them: they always have room, and would use the nudge up.
-   */
-  private readonly hungry = new Set<number>();
   private roomListener: (() => void) | undefined;
 
   constructor(
@@ -66,11 +61,11 @@ export class ConsumerService implements DeliveryReceiver {
   /** Called once, with the numbers that the registration gave to the durables. */
   open(durables: ReadonlyMap<number, Subscription>, slots: number): void {
     this.slots = slots;
-    for (const [id, subscription] of durables) this.lanes.set(id, new Lane(id, subscription));
+    this.lanes.open(durables);
   }
 
   get durables(): readonly number[] {
-    return [...this.lanes.keys()];
+    return this.lanes.durables;
   }
 
   get running(): number {
@@ -79,8 +74,7 @@ export class ConsumerService implements DeliveryReceiver {
 
   room(): ReadonlyMap<number, number> {
     const open = this.state === 'open' && this.identity.number !== undefined;
-    const lanes = [...this.lanes.values()];
-    return new Map(lanes.map((lane) => [lane.durable, open && !lane.stuck ? this.laneRoom(lane) : 0]));
+    return this.lanes.room((lane) => (open ? this.laneRoom(lane) : 0));
   }
 
   onRoom(listener: () => void): void {
@@ -89,7 +83,7 @@ export class ConsumerService implements DeliveryReceiver {
 
   /** What is leased to this process as far as it knows. */
   get held(): readonly Delivery[] {
-    return [...[...this.lanes.values()].flatMap((lane) => lane.waiting), ...this.underway.values()];
+    return [...this.lanes.waiting, ...this.underway.values()];
   }
 
   receive(deliveries: readonly Delivery[]): void {
@@ -97,28 +91,23 @@ export class ConsumerService implements DeliveryReceiver {
       void this.recorder.giveBack(deliveries);
       return;
     }
-    for (const delivery of deliveries) this.lanes.get(delivery.durable)?.waiting.push(delivery);
+    for (const delivery of deliveries) this.lanes.of(delivery.durable)?.waiting.push(delivery);
     this.pump();
   }
 
   receiveMessages(messages: readonly IncomingMessage[]): void {
     const handles = ({ durable, type }: IncomingMessage): boolean =>
-      this.lanes.get(durable)?.subscription.covers(type) ?? false;
+      this.lanes.of(durable)?.subscription.covers(type) ?? false;
     void this.intake.take(messages, handles).then((deliveries) => this.receive(deliveries));
   }
 
   handBack(messages: ReadonlySet<BrokerMessage>): void {
-    const back = [...this.lanes.values()].flatMap((lane) => {
-      const waited = lane.withdraw(({ message }) => !!message && messages.has(message));
-      lane.stuck ||= waited.length > 0;
-      return waited;
-    });
-    void this.recorder.giveBack(back);
+    void this.recorder.giveBack(this.lanes.giveUp(messages));
   }
 
   /** The taker got as much as it could ask for of these durables: it wants to know when there is room again. */
   expectMore(durables: Iterable<number>): void {
-    for (const durable of durables) this.hungry.add(durable);
+    this.lanes.expectMore(durables);
     this.askForMore();
   }
 
@@ -132,10 +121,10 @@ export class ConsumerService implements DeliveryReceiver {
     if (this.state !== 'open') return false;
     this.state = 'quiet';
     try {
-      await this.recorder.giveBack(this.takeWaiting());
+      await this.recorder.giveBack(this.lanes.withdraw());
       if (!(await this.whenIdle(limitMs)) || this.stopped.signal.aborted) return false;
       const delivery = await fetch();
-      const lane = delivery && this.lanes.get(delivery.durable);
+      const lane = delivery && this.lanes.of(delivery.durable);
       if (!delivery || !lane) return true;
       // A stop came meanwhile: what was fetched is handed back by the end of this worker.
       if (this.stopped.signal.aborted) return false;
@@ -153,7 +142,7 @@ export class ConsumerService implements DeliveryReceiver {
     // Only one that is to run alone may wait now, and not to the end of its limit.
     for (const done of this.idleWaiters) done();
     // When the database is gone they stay leased; the end of this worker frees them.
-    await Promise.race([this.recorder.giveBack(this.takeWaiting()), pause(handBackMs, undefined, { ref: false })]);
+    await Promise.race([this.recorder.giveBack(this.lanes.withdraw()), pause(handBackMs, undefined, { ref: false })]);
   }
 
   /** Waits for the running handlers, at most `limitMs`; then ends their connections, uncharged. */
@@ -175,24 +164,12 @@ export class ConsumerService implements DeliveryReceiver {
 
   private pump(): void {
     while (this.state === 'open' && this.underway.size < this.slots) {
-      const lane = this.nextLane();
+      const lane = this.lanes.next();
       const delivery = lane?.waiting.shift();
       if (!lane || !delivery) break;
       void this.start(lane, delivery);
     }
     this.askForMore();
-  }
-
-  /** Lanes in turn, so that a durable with a backlog leaves slots to the others. */
-  private nextLane(): Lane | undefined {
-    const lanes = [...this.lanes.values()];
-    for (let i = 0; i < lanes.length; i++) {
-      const lane = lanes[(this.turn + i) % lanes.length];
-      if (!lane?.canStart) continue;
-      this.turn = (this.turn + i + 1) % lanes.length;
-      return lane;
-    }
-    return undefined;
   }
 
   /** Resolves when the delivery has its verdict. */
@@ -221,7 +198,7 @@ export class ConsumerService implements DeliveryReceiver {
     // A method that ignores its signal keeps its slot until it ends: starting another would run two in one slot.
     await handling.ended();
     lane.running -= 1;
-    for (const each of this.lanes.values()) each.stuck &&= each.full;
+    this.lanes.freed();
     this.underway.delete(handling);
     if (this.underway.size === 0) for (const done of this.idleWaiters) done();
     this.pump();
@@ -230,10 +207,7 @@ export class ConsumerService implements DeliveryReceiver {
   private askForMore(): void {
     if (this.state !== 'open') return;
     this.roomListener?.();
-    const hungry = [...this.lanes.values()].filter((lane) => !lane.stuck && this.hungry.has(lane.durable));
-    if (!hungry.some((lane) => lane.waiting.length <= this.laneRoom(lane))) return;
-    this.hungry.clear();
-    this.taker.nudge();
+    if (this.lanes.takesMore((lane) => this.laneRoom(lane))) this.taker.nudge();
   }
 
   private async whenIdle(limitMs: number): Promise<boolean> {
@@ -269,17 +243,13 @@ export class ConsumerService implements DeliveryReceiver {
   private reopen(): void {
     if (this.state !== 'quiet') return;
     this.state = 'open';
-    this.expectMore(this.lanes.keys());
+    this.expectMore(this.lanes.durables);
     this.pump();
-  }
-
-  private takeWaiting(): Delivery[] {
-    return [...this.lanes.values()].flatMap((lane) => lane.waiting.splice(0));
   }
 
   private dropWaiting(): void {
     // Messages were never leased under any number.
-    for (const lane of this.lanes.values()) lane.withdraw(({ message }) => !message);
-    for (const durable of this.lanes.keys()) this.hungry.add(durable);
+    this.lanes.withdraw(({ message }) => !message);
+    this.lanes.expectMore(this.lanes.durables);
   }
 }
