@@ -20,6 +20,8 @@ function idAt(at: number): string {
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7abc-8def-${random}`;
 }
 
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
 interface Forged {
   readonly id?: string;
   readonly type?: string;
@@ -96,6 +98,12 @@ describeWithNats('a foreign or forged message on our subjects', () => {
     ['with a NUL in its tenant', { values: { 'ce-tenantid': 'a%00b' } }, /the tenant contains a NUL/],
     ['with a subject beyond measure', { values: { 'ce-subject': 's'.repeat(20_000) } }, /more than 255 characters/],
     ['with a header Postgres cannot hold', { values: { 'x-own': 'a\0b' } }, /headers.* contains a NUL/],
+    [
+      'with such a header among the odd ones',
+      { values: { 'ce-outboxheaders': base64('{"a":"\\u0000"}') } },
+      /headers.* contains a NUL/,
+    ],
+    ['whose odd headers are none', { values: { 'ce-outboxheaders': base64('[1]') } }, /are no headers/],
     ['that says no time', { values: { 'ce-time': '-012345-01-01T00:00:00Z' } }, /is no time/],
     ['whose texts are no UTF-8', { values: { 'ce-subject': '%C0%A0' } }, /URI malformed/],
   ])('%s runs nothing and leaves nothing; it is acknowledged, and logged', async (_what, forged, says) => {

@@ -58,6 +58,12 @@ describeWithNats('publishing', () => {
     expect(stored.header.get('Nats-Expected-Stream')).toBe(stream);
   });
 
+  it('does not keep an event back for headers that cannot travel as they are', async () => {
+    const { sender } = await site();
+    const odd = row({ headers: { 'x y': 'z', x: 'y\r\nz', '': 'a' } });
+    expect(await sender.send([odd, row()])).toEqual({ outcomes: [{ kind: 'sent' }, { kind: 'sent' }] });
+  });
+
   it('is pipelined: all of a batch are on their way before the first is answered', async () => {
     const answer = gate();
     let sent = 0;
