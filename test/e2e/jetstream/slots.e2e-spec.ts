@@ -110,6 +110,7 @@ describeWithNats('slots over JetStream', () => {
     const last = (durable: string) => order.lastIndexOf(durable);
     expect(last('mail')).toBeLessThan(300);
     expect(last('audit')).toBeLessThan(300);
+    expect(order).toHaveLength(480);
     expect(await site.attemptsCharged()).toBe(failed.size);
     await Promise.all(['busy', 'mail', 'audit'].map((durable) => broker.answered(durable)));
     expect(await effects()).toBe(480);
