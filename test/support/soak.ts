@@ -8,6 +8,20 @@ export interface EndedSoak {
   readonly errors: string;
 }
 
+/** What it tells when all is well. */
+export const nothingWrong = {
+  ok: true,
+  lost: 0,
+  twice: 0,
+  deadByMistake: 0,
+  unkept: 0,
+  torn: 0,
+  unasked: 0,
+  exits: 0,
+  waiting: 0,
+  jobsTogether: 0,
+} as const;
+
 /** The built soak, in processes of its own. */
 export class SoakBench {
   private running: ChildProcess | undefined;
