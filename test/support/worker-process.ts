@@ -59,6 +59,11 @@ export class WorkerProcess {
     );
   }
 
+  /** How many handlers have begun. */
+  get begun(): number {
+    return this.reports.filter(({ kind }) => kind === 'started').length;
+  }
+
   /** Lets the handlers go on that wait for it (`hold`). */
   go(): void {
     this.child.send('go');

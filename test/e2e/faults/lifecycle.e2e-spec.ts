@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleDestroy, type Provider } from '@nestjs/common';
 import { type DeliveryContext, EventPublisher, type OutboxEvent, type OutboxRole, Subscribe } from 'nestjs-outbox';
 import { eventually, gate } from '../../support/eventually.js';
-import type { WorkerProcess } from '../../support/worker-process.js';
 import { FaultSite } from './fault-site.js';
 
 /** Longer than a test waits for anything: what happens before is not brought about by the end of the drain. */
@@ -17,7 +16,6 @@ describe('a process lives and dies in order', () => {
   afterEach(() => site?.close());
 
   const workers = () => site.database.value<number>('SELECT count(*)::int FROM outbox.workers');
-  const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
   const sessions = (name: string) =>
     site.database.value<number>(
       'SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1',
@@ -70,10 +68,10 @@ describe('a process lives and dies in order', () => {
     it('hands back what was fetched and not started: others run it while the old handlers still run', async () => {
       const first = await site.worker(patiently);
       const ids = await site.ask(...Array.from({ length: 24 }, () => ({ hold: true })));
-      await eventually('four run', () => begun(first) === 4);
+      await eventually('four run', () => first.begun === 4);
       const second = await site.worker();
       first.signal('SIGTERM');
-      await eventually('20 run elsewhere', () => begun(second) === 20);
+      await eventually('20 run elsewhere', () => second.begun === 20);
       expect(first.running).toBe(true);
       first.go();
       await first.gone();

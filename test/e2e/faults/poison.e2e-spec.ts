@@ -1,47 +1,23 @@
 import { eventually } from '../../support/eventually.js';
 import type { Task } from '../../support/worker-main.js';
-import type { WorkerProcess } from '../../support/worker-process.js';
 import { FaultSite } from './fault-site.js';
+import { Supervisor, supervisedMs } from './supervisor.js';
 
 /** Not run again with this many (design, section 2). */
 const deadFrom = 6;
-/** A dozen processes, one after the other; on a busy machine each takes its time to start. */
-const supervisedMs = 180_000;
 /** Alone in its process with this many. */
 const aloneFrom = 3;
 
 describe('an event that kills the process ends too', () => {
   let site: FaultSite;
-  let worker: WorkerProcess | undefined;
+  let supervisor: Supervisor;
 
   beforeEach(async () => {
     site = await FaultSite.open();
-    worker = await site.worker();
+    supervisor = await Supervisor.over(site);
   });
 
   afterEach(() => site?.close());
-
-  const dead = () =>
-    site.database.query<{ event_id: string; error: string }>(
-      'SELECT event_id, error FROM outbox.dead_letters ORDER BY event_id',
-    );
-
-  /** Starts a worker whenever the last one is gone, as a supervisor would, until `count` letters are dead; returns how many died. */
-  async function supervise(count: number): Promise<number> {
-    let deaths = 0;
-    await eventually(
-      `${count} dead letters`,
-      async () => {
-        if (worker && !worker.running) {
-          deaths += 1;
-          worker = await site.worker();
-        }
-        return (await dead()).length === count;
-      },
-      supervisedMs,
-    );
-    return deaths;
-  }
 
   it(
     'is run six times, at the end alone, and becomes a dead letter; what was fetched with it is handled',
@@ -49,17 +25,17 @@ describe('an event that kills the process ends too', () => {
       // The poison takes its time, so that the neighbours run beside it; those behind wait in memory and crash with it, too.
       const tasks: Task[] = [{ ms: 300, crash: true }, ...Array.from({ length: 8 }, () => ({ ms: 500 }))];
       const [poison = '', ...neighbours] = await site.ask(...tasks);
-      expect(await supervise(1)).toBe(deadFrom);
+      expect(await supervisor.untilDead(1)).toBe(deadFrom);
       await site.handledOnce(neighbours);
-      expect(await dead()).toEqual([
+      expect(await supervisor.dead()).toEqual([
         { event_id: poison, error: expect.stringContaining(`was interrupted ${deadFrom} times`) },
       ]);
-      expect((await dead())[0]?.error).toMatch(/^InterruptedError/);
+      expect((await supervisor.dead())[0]?.error).toMatch(/^InterruptedError/);
       const { [poison]: charged, ...innocent } = await site.interruptions();
       expect(charged).toBe(deadFrom);
       for (const [id, n] of Object.entries(innocent)) expect([id, n <= aloneFrom]).toEqual([id, true]);
       expect((await site.runs())[poison]).toBe(deadFrom);
-      expect(await alone(poison)).toBe(true);
+      expect(await supervisor.ranAlone(poison, aloneFrom)).toBe(true);
       expect(await site.attemptsCharged()).toBe(1); // the dead letter's own line
     },
     2 * supervisedMs,
@@ -75,25 +51,15 @@ describe('an event that kills the process ends too', () => {
       ];
       const [one = '', two = '', ...neighbours] = await site.ask(...tasks);
       // Beside each other they share the first three deaths at best; then each dies alone.
-      expect(await supervise(2)).toBeGreaterThanOrEqual(2 * deadFrom - aloneFrom);
+      expect(await supervisor.untilDead(2)).toBeGreaterThanOrEqual(2 * deadFrom - aloneFrom);
       await site.handledOnce(neighbours);
-      expect((await dead()).map((row) => row.event_id).sort()).toEqual([one, two].sort());
+      expect((await supervisor.dead()).map((row) => row.event_id).sort()).toEqual([one, two].sort());
       const { [one]: first, [two]: second, ...innocent } = await site.interruptions();
       expect([first, second]).toEqual([deadFrom, deadFrom]);
       for (const [id, n] of Object.entries(innocent)) expect([id, n <= aloneFrom]).toEqual([id, true]);
     },
     2 * supervisedMs,
   );
-
-  /** Whether, once it had three interruptions, nothing else began while it ran. */
-  async function alone(poison: string): Promise<boolean> {
-    const [row] = await site.database.query<{ beside: number }>(
-      `WITH p AS (SELECT at, pid, row_number() OVER (ORDER BY at) AS n FROM runs WHERE event_id = $1)
-       SELECT count(*)::int AS beside FROM p JOIN runs r ON r.pid = p.pid AND r.event_id <> $1 AND r.at >= p.at WHERE p.n > $2`,
-      [poison, aloneFrom],
-    );
-    return row?.beside === 0;
-  }
 });
 
 describe('an event whose connection is ended each time it runs', () => {

@@ -3,7 +3,6 @@ import { eventually } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
 import { ServerProcess } from '../../support/server-process.js';
 import type { Task } from '../../support/worker-main.js';
-import type { WorkerProcess } from '../../support/worker-process.js';
 import { FaultSite } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
@@ -27,8 +26,6 @@ describeWithNats('Postgres is restarted with messages in flight', () => {
   });
 
   afterEach(() => broker?.close(site));
-
-  const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
 
   it.each([
     ['in order', () => server.pause()],
@@ -68,14 +65,14 @@ describeWithNats('Postgres is restarted with messages in flight', () => {
     const first = await site.worker({ HOLD: 'on' });
     const ids = await site.ask(...Array.from({ length: 8 }, () => ({ hold: true })));
     await eventually('four run and four wait', async () => {
-      return begun(first) === 4 && (await broker.consumer()).num_ack_pending === 8;
+      return first.begun === 4 && (await broker.consumer()).num_ack_pending === 8;
     });
     await server.pause();
     // Longer than `ack_wait`: what has not begun by then is to be handed back, and cannot be.
     await pause(outageMs);
     await server.resume();
     const second = await site.worker();
-    await eventually('the four that waited run elsewhere', () => begun(second) === 4, 30_000);
+    await eventually('the four that waited run elsewhere', () => second.begun === 4, 30_000);
     first.go();
     await site.handledOnce(ids);
     expect(await site.attemptsCharged()).toBe(0);

@@ -18,14 +18,12 @@ describeWithNats('a process that is paused for longer than `ack_wait`', () => {
 
   afterEach(() => broker?.close(site));
 
-  const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
-
   /** A worker in which four run and four wait in memory, stopped by a signal. */
   async function stopped(): Promise<{ worker: WorkerProcess; held: string[] }> {
     const worker = await site.worker({ HOLD: 'on' });
     const held = await site.ask(...Array.from({ length: 8 }, () => ({ hold: true })));
     await eventually('four run and four wait', async () => {
-      return begun(worker) === 4 && (await broker.consumer()).num_ack_pending === 8;
+      return worker.begun === 4 && (await broker.consumer()).num_ack_pending === 8;
     });
     worker.signal('SIGSTOP');
     return { worker, held };
@@ -34,7 +32,7 @@ describeWithNats('a process that is paused for longer than `ack_wait`', () => {
   it('what waited in its memory runs elsewhere, what runs in it is done by it alone, and it does nothing twice when it wakes', async () => {
     const { worker: first, held } = await stopped();
     const second = await site.worker();
-    await eventually('the four that waited run elsewhere', () => begun(second) === 4);
+    await eventually('the four that waited run elsewhere', () => second.begun === 4);
     const others = await site.ask({}, {}, {});
     await site.handledOnce(others);
     // Long enough for each to be given again, and to be tried by the other, who finds the marks locked.

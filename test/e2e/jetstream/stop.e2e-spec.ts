@@ -30,10 +30,9 @@ describeWithNats('a clean stop over JetStream', () => {
 
   afterEach(() => broker?.close(site));
 
-  const begun = (worker: WorkerProcess) => worker.reports.filter((report) => report.kind === 'started').length;
   const fourAndFour = (worker: WorkerProcess) =>
     eventually('four run and four wait in memory', async () => {
-      return begun(worker) === 4 && (await broker.consumer()).num_ack_pending === 8;
+      return worker.begun === 4 && (await broker.consumer()).num_ack_pending === 8;
     });
 
   it('hands back what waited, uncharged: it runs elsewhere while the old handlers still run', async () => {
@@ -42,7 +41,7 @@ describeWithNats('a clean stop over JetStream', () => {
     await fourAndFour(first);
     const second = await site.worker();
     first.signal('SIGTERM');
-    await eventually('four run elsewhere', () => begun(second) === 4, promptMs);
+    await eventually('four run elsewhere', () => second.begun === 4, promptMs);
     expect(first.running).toBe(true);
     first.go();
     await first.gone();
