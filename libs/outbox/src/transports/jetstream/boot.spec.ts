@@ -74,6 +74,12 @@ describeWithNats('an app whose stream cannot be used', () => {
     expect(problems).toEqual([{ check: 'stream', message }]);
   });
 
+  it('because it wants more replicas than there are servers does not boot, at once', async () => {
+    const stream = broker.name();
+    const { problems } = await refused({ stream, prefix: stream, replicas: 3 });
+    expect(problems).toEqual([{ check: 'stream', message: expect.stringContaining('cannot have 3 replicas') }]);
+  });
+
   it('boots all the same where it only publishes: it needs none', async () => {
     const stream = broker.name();
     await broker.manager.streams.add({ name: stream, subjects: [`${stream}.>`], retention: RetentionPolicy.Workqueue });
