@@ -4,7 +4,7 @@ import { type JetstreamOptions, jetstream } from 'nestjs-outbox/jetstream';
 import { eventually } from '../../support/eventually.js';
 import { NatsWire, type WireMessage } from '../../support/nats-wire.js';
 import { natsUrl } from '../../support/test-database.js';
-import type { FaultSite } from '../faults/fault-site.js';
+import { FaultSite } from '../faults/fault-site.js';
 
 /** Of a consumer, what the server says of it. */
 export interface ConsumerState {
@@ -34,6 +34,12 @@ export class Broker {
 
   static async open(ackWait: '1s' | '2s' | '30s' = '2s', url = natsUrl()): Promise<Broker> {
     return new Broker(await NatsWire.open(url), url, ackWait);
+  }
+
+  /** With a site whose worker processes use it. */
+  static async withSite(...args: Parameters<typeof Broker.open>): Promise<{ broker: Broker; site: FaultSite }> {
+    const broker = await Broker.open(...args);
+    return { broker, site: await FaultSite.open(undefined, broker.env) };
   }
 
   /** For worker processes. */

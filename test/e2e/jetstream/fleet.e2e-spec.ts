@@ -1,7 +1,7 @@
 import { eventually } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
-import { FaultSite } from '../faults/fault-site.js';
+import type { FaultSite } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
 const ackWaitMs = 2_000;
@@ -11,8 +11,7 @@ describeWithNats('workers that share durables over JetStream', () => {
   let site: FaultSite;
 
   beforeEach(async () => {
-    broker = await Broker.open('2s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s'));
   });
 
   afterEach(() => broker?.close(site));

@@ -1,7 +1,7 @@
 import { Durables } from 'nestjs-outbox';
 import { eventually } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
-import { FaultSite } from '../faults/fault-site.js';
+import type { FaultSite } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
 describeWithNats('a message that is not meant, first or again, is answered and runs nothing', () => {
@@ -10,8 +10,7 @@ describeWithNats('a message that is not meant, first or again, is answered and r
   let installation: string;
 
   beforeEach(async () => {
-    broker = await Broker.open('1s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('1s'));
     // The durable is registered and its consumer made; nobody listens.
     await (await site.worker()).stop();
     installation = await site.database.value('SELECT installation::text FROM outbox.schema_version');

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { eventually } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
-import { FaultSite } from '../faults/fault-site.js';
+import type { FaultSite } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
 const ackWaitMs = 2_000;
@@ -12,8 +12,7 @@ describeWithNats('a process that is paused for longer than `ack_wait`', () => {
   let site: FaultSite;
 
   beforeEach(async () => {
-    broker = await Broker.open('2s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s'));
   });
 
   afterEach(() => broker?.close(site));

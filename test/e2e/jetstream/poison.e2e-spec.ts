@@ -1,6 +1,6 @@
 import { describeWithNats } from '../../support/nats.js';
 import type { Task } from '../../support/worker-main.js';
-import { FaultSite } from '../faults/fault-site.js';
+import type { FaultSite } from '../faults/fault-site.js';
 import { Supervisor, supervisedMs } from '../faults/supervisor.js';
 import { Broker } from './broker.js';
 
@@ -13,8 +13,7 @@ describeWithNats('an event that kills the process ends over JetStream, too', () 
   let supervisor: Supervisor;
 
   beforeEach(async () => {
-    broker = await Broker.open('2s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s'));
     supervisor = await Supervisor.over(site);
   });
 

@@ -10,8 +10,7 @@ describeWithNats('a relay that is killed after the broker took what it published
   let site: FaultSite;
 
   beforeEach(async () => {
-    broker = await Broker.open('2s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s'));
   });
 
   afterEach(() => broker?.close(site));
@@ -89,8 +88,7 @@ describeWithOwnNats('a relay whose rows are locked and which the broker has not 
 
   beforeEach(async () => {
     server = await startNats();
-    broker = await Broker.open('2s', server.url);
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s', server.url));
   });
 
   afterEach(async () => {

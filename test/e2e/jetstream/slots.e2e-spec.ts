@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { type DeliveryContext, type OutboxEvent, Subscribe } from 'nestjs-outbox';
 import { eventually, gate, reaches } from '../../support/eventually.js';
 import { describeWithNats } from '../../support/nats.js';
-import { FaultSite } from '../faults/fault-site.js';
+import type { FaultSite } from '../faults/fault-site.js';
 import { Broker } from './broker.js';
 
 describeWithNats('slots over JetStream', () => {
@@ -11,8 +11,7 @@ describeWithNats('slots over JetStream', () => {
   let site: FaultSite;
 
   beforeEach(async () => {
-    broker = await Broker.open('2s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('2s'));
   });
 
   afterEach(() => broker?.close(site));

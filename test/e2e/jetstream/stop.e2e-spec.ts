@@ -24,8 +24,7 @@ describeWithNats('a clean stop over JetStream', () => {
   let site: FaultSite;
 
   beforeEach(async () => {
-    broker = await Broker.open('30s');
-    site = await FaultSite.open(undefined, broker.env);
+    ({ broker, site } = await Broker.withSite('30s'));
   });
 
   afterEach(() => broker?.close(site));
