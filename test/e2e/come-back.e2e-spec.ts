@@ -1,5 +1,6 @@
 import { Client } from 'pg';
 import { eventually, gate } from '../support/eventually.js';
+import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 
 const type = 'test.work.asked';
@@ -29,7 +30,7 @@ describe('what comes back uncharged is tried again in time, however far apart th
     await app.close();
   });
 
-  it('one whose claim met a lock', async () => {
+  itOfRows('one whose claim met a lock', async () => {
     const running = gate();
     const held = gate();
     const app = await stage.boot({
