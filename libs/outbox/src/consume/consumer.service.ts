@@ -98,7 +98,15 @@ export class ConsumerService implements DeliveryReceiver {
   receiveMessages(messages: readonly IncomingMessage[]): void {
     const handles = ({ durable, type }: IncomingMessage): boolean =>
       this.lanes.of(durable)?.subscription.covers(type) ?? false;
-    void this.intake.take(messages, handles).then((deliveries) => this.receive(deliveries));
+    this.lanes.arriving(messages, 1);
+    const answered = (some: readonly IncomingMessage[]): void => {
+      this.lanes.arriving(some, -1);
+      this.pump();
+    };
+    void this.intake.take(messages, handles, answered).then((deliveries) => {
+      this.lanes.arriving(deliveries, -1);
+      this.receive(deliveries);
+    });
   }
 
   handBack(messages: ReadonlySet<BrokerMessage>): void {
@@ -159,7 +167,7 @@ export class ConsumerService implements DeliveryReceiver {
   private laneRoom(lane: Lane): number {
     const slots = Math.min(this.slots, lane.subscription.concurrency ?? this.slots);
     const most = this.brokered ? 4 * slots : this.identity.others === 0 ? Math.max(aloneRoom, 2 * slots) : 2 * slots;
-    return Math.max(0, most - lane.waiting.length - lane.running);
+    return Math.max(0, most - lane.waiting.length - lane.running - lane.arriving);
   }
 
   private pump(): void {

@@ -169,6 +169,7 @@ export class DeliveryAttempt {
       const { rowCount } = await (record
         ? this.transaction.recordAfter(...adoption(database, [this.delivery]), record)
         : this.transaction.recordAfter(database.nothing()));
+      if (record) this.delivery.message?.ack();
       // A nested transaction that was not awaited may still send: such a connection never goes back.
       this.clean = !this.nestedLeftOpen;
       await this.tellSubscribers('AfterTransactionRollback');

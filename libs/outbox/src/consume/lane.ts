@@ -5,6 +5,8 @@ import type { Subscription } from './subscription.js';
 export class Lane {
   readonly waiting: Delivery[] = [];
   running = 0;
+  /** Messages that are being looked at before they wait here, or are recorded: they take room as well. */
+  arriving = 0;
   /** What waited here waited for a slot in vain: nothing more is fetched until one is free, or it would wait here again. */
   stuck = false;
 

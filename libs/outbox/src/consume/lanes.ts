@@ -28,6 +28,13 @@ export class Lanes {
     return [...this.all.values()].flatMap((lane) => lane.waiting);
   }
 
+  arriving(some: readonly { readonly durable: number }[], by: 1 | -1): void {
+    for (const { durable } of some) {
+      const lane = this.all.get(durable);
+      if (lane) lane.arriving += by;
+    }
+  }
+
   /** How much more may come, of each durable. */
   room(roomOf: (lane: Lane) => number): ReadonlyMap<number, number> {
     return new Map([...this.all.values()].map((lane) => [lane.durable, lane.stuck ? 0 : roomOf(lane)]));

@@ -13,6 +13,10 @@ import { adoption } from './adoption.js';
 /** Classes of SQLSTATE: a value cannot be what it is, breaks a constraint, or is beyond a limit of the program. */
 const refusesData = /^(22|23|54)/;
 
+/** A broker's message is acknowledged after the record: a default of the role's must not let a crash forget it. */
+const durably =
+  "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+
 /**
  * Records what came of a delivery when its own connection cannot: on a connection that is opened for it when it is first
  * needed, again and again until it is done. Not on the taker's: a record may wait for the lock of a backend that dies
@@ -32,7 +36,7 @@ export class LateRecorder {
     log: Log,
   ) {
     this.throttled = new ThrottledLog(log);
-    this.connection = database.infrastructure('records', log, ['SET lock_timeout = 1000']);
+    this.connection = database.infrastructure('records', log, ['SET lock_timeout = 1000', durably]);
   }
 
   async close(): Promise<void> {

@@ -42,10 +42,14 @@ const deployMs = 10 * 60_000;
 export class MessageIntake {
   constructor(private readonly parts: IntakeParts) {}
 
-  /** Resolves to what may start now. `handles`: whether this version of the app does. */
+  /**
+   * Resolves to what may start now. `handles`: whether this version of the app does. `answered` is told of the others
+   * when they are answered for.
+   */
   async take(
     messages: readonly IncomingMessage[],
     handles: (message: IncomingMessage) => boolean,
+    answered: (messages: readonly IncomingMessage[]) => void,
   ): Promise<Delivery[]> {
     // To accept a type is each version's own word: what this one does not know of it must not store.
     const unknown = (message: IncomingMessage): boolean =>
@@ -53,13 +57,13 @@ export class MessageIntake {
     const others = messages.filter(unknown);
     const ours = messages.filter((message) => !unknown(message));
     const foreign = ours.filter((message) => message.foreign);
-    if (others.length > 0) void this.leave(others);
+    if (others.length > 0) void this.leave(others).finally(() => answered(others));
     if (foreign.length > 0) await this.store(foreign);
     const again = ours.filter(({ redelivered }) => redelivered);
     const fresh = ours.filter(({ redelivered }) => !redelivered);
     const strange = fresh.filter((message) => !handles(message));
-    if (again.length > 0) void this.interrupted(again);
-    if (strange.length > 0) void this.record(strange);
+    if (again.length > 0) void this.interrupted(again).finally(() => answered(again));
+    if (strange.length > 0) void this.record(strange).finally(() => answered(strange));
     return fresh.filter(handles).map((message) => this.delivery(message));
   }
 

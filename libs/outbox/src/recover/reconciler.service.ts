@@ -51,7 +51,10 @@ export class ReconcilerService extends BackgroundService {
     // Every worker asks; whoever comes first after most of the time looks.
     const { reconcile } = this.database;
     const [{ rows }] = await this.connection.run(reconcile.claim(interval(this.everyMs * 0.8), String(this.brokered)));
-    for (const row of rows) if (!this.stopping) await this.look(row);
+    const errors: unknown[] = [];
+    // All of them were claimed: one that cannot be looked at must not keep the others from it.
+    for (const row of rows) if (!this.stopping) await this.look(row).catch((error) => errors.push(error));
+    if (errors.length > 0) throw errors[0];
     return jittered(this.everyMs);
   }
 

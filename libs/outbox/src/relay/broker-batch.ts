@@ -111,18 +111,26 @@ async function settle(
   if (first) tell(first.row, first.reason, later.length);
   const { queue } = database;
   const statements: Bound[] = [];
-  if (gone.length > 0) statements.push(queue.confirm(gone.map(({ tid }) => tid)));
+  if (gone.length > 0)
+    statements.push(
+      queue.confirm(
+        gone.map(({ tid }) => tid),
+        gone.map(({ id }) => id),
+      ),
+    );
   if (later.length > 0)
     statements.push(
       queue.refuse(
         later.map(({ row }) => row.tid),
+        later.map(({ row }) => row.id),
         later.map(({ reason }) => reason),
         later.map(({ row }) => interval(refusedMs(row.attempts))),
       ),
     );
-  for (const { row, reason } of givenUp) statements.push(queue.giveUp(row.tid, reason));
+  for (const { row, reason } of givenUp) statements.push(queue.giveUp(row.tid, row.id, reason));
   await connection.run(...statements, commit);
-  for (const { row, reason } of givenUp) await gaveUp(letter(row, reason));
+  // Not awaited: the application's hook may take its time, and the relay has none.
+  for (const { row, reason } of givenUp) void gaveUp(letter(row, reason));
   return gone.length;
 }
 

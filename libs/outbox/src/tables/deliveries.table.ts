@@ -108,6 +108,12 @@ UPDATE outbox.deliveries SET lease = NULL, due_at = clock_timestamp()
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox.deliveries WHERE lease = $1::int
   AND (event_id, durable) NOT IN (SELECT * FROM unnest($2::uuid[], $3::smallint[])) FOR UPDATE SKIP LOCKED))`;
 
+/**
+ * A consumer that was made again gives once more what still waits here, and Postgres refuses to touch a row twice
+ * (21000). In one order, so that two of these cannot deadlock.
+ */
+const distinctSql = `(SELECT DISTINCT id, durable FROM unnest($1::uuid[], $2::smallint[]) g(id, durable) ORDER BY 1, 2) u`;
+
 /** Of a message, what a row of the fan-out would have been: its event is there, the durable is meant, and nobody has a verdict. */
 const meantSql = `EXISTS (SELECT 1 FROM outbox.events e JOIN outbox.durables n ON n.id = u.durable AND n.state = 'active'
     JOIN outbox.durable_types y ON y.durable = n.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since WHERE e.bucket = outbox.bucket(u.id) AND e.id = u.id)
@@ -116,11 +122,13 @@ const meantSql = `EXISTS (SELECT 1 FROM outbox.events e JOIN outbox.durables n O
 /**
  * Messages that this process holds become rows that are leased to it, so that what came of them is recorded as for any
  * row; sent in front of that record in one message, so that nobody sees the row in between. A row that is there and was
- * never tried is the reconciler's, made while the message was under way. Parameters: event ids, durables, lease.
+ * never tried is the reconciler's, made while the message was under way; one that is leased is under way elsewhere, and
+ * would be waited for. Parameters: event ids, durables, lease.
  */
 const adoptSql = `
 INSERT INTO outbox.deliveries AS d (event_id, durable, lease)
-SELECT u.id, u.durable, $3::int FROM unnest($1::uuid[], $2::smallint[]) u(id, durable) WHERE ${meantSql}
+SELECT u.id, u.durable, $3::int FROM ${distinctSql} WHERE ${meantSql}
+  AND NOT EXISTS (SELECT 1 FROM outbox.deliveries x WHERE x.event_id = u.id AND x.durable = u.durable AND x.lease IS NOT NULL)
 ON CONFLICT (event_id, durable) DO UPDATE SET lease = excluded.lease WHERE d.lease IS NULL AND d.attempt = 0 AND d.interruptions = 0`;
 
 /**
@@ -130,5 +138,6 @@ ON CONFLICT (event_id, durable) DO UPDATE SET lease = excluded.lease WHERE d.lea
  */
 const adoptInterruptedSql = `
 INSERT INTO outbox.deliveries (event_id, durable, interruptions)
-SELECT u.id, u.durable, 1 FROM unnest($1::uuid[], $2::smallint[]) u(id, durable) WHERE ${meantSql}
+SELECT u.id, u.durable, 1 FROM ${distinctSql} WHERE ${meantSql}
+  AND NOT EXISTS (SELECT 1 FROM outbox.deliveries x WHERE x.event_id = u.id AND x.durable = u.durable)
 ON CONFLICT DO NOTHING RETURNING event_id AS id`;

@@ -49,11 +49,11 @@ export class QueueTable {
   readonly outlook;
   /** Parameters: floor, batch, how far below the floor. */
   readonly lock;
-  /** Parameters: where the rows stand. */
+  /** Parameters: where the rows stand, event ids. */
   readonly confirm;
-  /** Parameters: where the rows stand, reasons, delays. */
+  /** Parameters: where the rows stand, event ids, reasons, delays. */
   readonly refuse;
-  /** Parameters: where the row stands, reason. */
+  /** Parameters: where the row stands, event id, reason. */
   readonly giveUp;
   readonly moveScheduled;
 
@@ -62,10 +62,7 @@ export class QueueTable {
     this.fanOut = statement<FanOutRow>('fan_out', inSchema(schema, fanOutSql));
     this.outlook = statement<QueueOutlookRow>('queue_outlook', inSchema(schema, outlookSql));
     this.lock = statement<LockedRow>('queue_lock', inSchema(schema, lockSql));
-    this.confirm = statement(
-      'queue_confirm',
-      inSchema(schema, 'DELETE FROM outbox.queue WHERE ctid = ANY ($1::tid[])'),
-    );
+    this.confirm = statement('queue_confirm', inSchema(schema, confirmSql));
     this.refuse = statement('queue_refuse', inSchema(schema, refuseSql));
     this.giveUp = statement<{ id: string }>('queue_give_up', inSchema(schema, giveUpSql));
     this.moveScheduled = statement<{ moved: number }>('move_scheduled', inSchema(schema, moveScheduledSql));
@@ -103,28 +100,38 @@ const outlookSql = `
 SELECT (statement_timestamp() - interval '0.5 seconds')::text AS next_from,
   (SELECT ceil(extract(epoch FROM min(due_at) - statement_timestamp()) * 1000)::int FROM outbox.queue WHERE due_at > statement_timestamp()) AS next_ms`;
 
-/** No batch of a broker's holds more bytes of payload than this, save one event that does by itself. */
-const mostBytes = 16 * 1024 * 1024;
+/** A batch of a broker's takes no further event when it holds so many bytes of payload, as they are stored. */
+const mostBytes = 4 * 1024 * 1024;
 
-/** Due rows, locked until the transaction ends, so that no other relay forwards them meanwhile. Payload as text: nobody here reads it. */
+/**
+ * Due rows, locked until the transaction ends, so that no other relay forwards them meanwhile. Payload as text, because
+ * nobody here reads it; and as text only what is sent, because 500 large ones took seconds, and the next pass the same.
+ */
 const lockSql = `
 WITH q AS MATERIALIZED (SELECT ctid AS tid, due_at, seq, event_id, attempts FROM outbox.queue WHERE due_at > $1::timestamptz - $3::interval AND due_at <= statement_timestamp()
       ORDER BY due_at, seq LIMIT $2::int FOR UPDATE SKIP LOCKED),
-e AS MATERIALIZED (SELECT q.*, e.type, e.tenant_id, e.subject, e.payload::text AS payload, e.headers, floor(extract(epoch FROM e.created_at) * 1000)::bigint AS created_ms,
-      sum(octet_length(e.payload::text)) OVER (ORDER BY q.due_at, q.seq) AS bytes
+e AS MATERIALIZED (SELECT q.*, e.type, e.tenant_id, e.subject, e.payload, e.headers, floor(extract(epoch FROM e.created_at) * 1000)::bigint AS created_ms,
+      coalesce(sum(pg_column_size(e.payload)) OVER (ORDER BY q.due_at, q.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
       FROM q LEFT JOIN outbox.events e ON e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id)
-SELECT (SELECT count(*)::int FROM q) AS locked, tid::text, event_id AS id, attempts, type, tenant_id, subject, coalesce(payload, 'null') AS payload, headers, coalesce(created_ms, 0) AS created_ms
-FROM e WHERE coalesce(bytes, 0) <= greatest(${mostBytes}, octet_length(payload)) ORDER BY due_at, seq`;
+SELECT (SELECT count(*)::int FROM q) AS locked, tid::text, event_id AS id, attempts, type, tenant_id, subject, coalesce(payload::text, 'null') AS payload, headers, coalesce(created_ms, 0) AS created_ms
+FROM e WHERE before < ${mostBytes} ORDER BY due_at, seq`;
+
+/**
+ * By the place, which is quick, and by the id, which is sure: when the locking session was lost meanwhile (a paused
+ * process), this runs on another one, and the places may be other rows' by now.
+ */
+const confirmSql = `
+DELETE FROM outbox.queue q USING unnest($1::tid[], $2::uuid[]) r(tid, id) WHERE q.ctid = r.tid AND q.event_id = r.id`;
 
 const refuseSql = `
 UPDATE outbox.queue q SET attempts = q.attempts + 1, last_error = r.reason, due_at = clock_timestamp() + r.delay
-FROM unnest($1::tid[], $2::text[], $3::interval[]) r(tid, reason, delay) WHERE q.ctid = r.tid`;
+FROM unnest($1::tid[], $2::uuid[], $3::text[], $4::interval[]) r(tid, id, reason, delay) WHERE q.ctid = r.tid AND q.event_id = r.id`;
 
 /** No durable's, so the letter bears the relay's name. */
 const giveUpSql = `
-WITH q AS (DELETE FROM outbox.queue WHERE ctid = $1::tid RETURNING event_id, attempts)
+WITH q AS (DELETE FROM outbox.queue WHERE ctid = $1::tid AND event_id = $2::uuid RETURNING event_id, attempts)
 INSERT INTO outbox.dead_letters (event_id, durable, tenant_id, type, subject, payload, headers, created_at, error, attempts)
-SELECT e.id, '${relayName}', e.tenant_id, e.type, e.subject, e.payload, e.headers, e.created_at, $2::text, q.attempts + 1
+SELECT e.id, '${relayName}', e.tenant_id, e.type, e.subject, e.payload, e.headers, e.created_at, $3::text, q.attempts + 1
 FROM q JOIN outbox.events e ON e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id
 ON CONFLICT (event_id, durable) DO UPDATE SET dead_at = clock_timestamp(), error = excluded.error, attempts = excluded.attempts,
   resolved_at = NULL, resolution = NULL

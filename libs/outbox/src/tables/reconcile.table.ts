@@ -71,12 +71,13 @@ RETURNING x.id, x.name, x.state, outbox.uuid7_floor(x.verified_to)::text AS curs
  * and what they publish later is found by the look at everything.
  */
 const boundSql = `
-SELECT outbox.uuid7_floor(least(statement_timestamp(), (SELECT min(due_at) FROM outbox.queue WHERE attempts = 0),
+SELECT outbox.uuid7_floor(least(statement_timestamp(), (SELECT min(due_at) FROM outbox.queue WHERE attempts = 0), (SELECT min(due_at) FROM outbox.scheduled),
     (SELECT min(xact_start) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL)) - $1::interval)::text AS quiet,
   outbox.uuid7_floor(statement_timestamp() - interval '1 day')::text AS overdue`;
 
 /**
- * An event that the broker refused for good is nobody's to deliver: its dead letter is an operator's, who may have closed
+ * A row that its claim has deleted, and not yet committed, is seen here still: it must not be waited for, as the INSERT
+ * would for as long as its handler runs. An event that the broker refused for good is nobody's to deliver: its dead letter is an operator's, who may have closed
  * it by hand. One that was retried is on its way again.
  */
 const chunkSql = `
@@ -84,6 +85,7 @@ WITH p AS MATERIALIZED (SELECT id, type, created_at FROM outbox.events WHERE id 
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT p.id, $1::smallint FROM p
       WHERE EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = $1::smallint AND y.ended_at IS NULL AND p.type LIKE y.matcher AND p.created_at >= y.since)
       AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(p.id) AND h.event_id = p.id AND h.durable IN (0, $1::smallint))
+      AND NOT EXISTS (SELECT 1 FROM outbox.deliveries d WHERE d.event_id = p.id AND d.durable = $1::smallint)
       AND NOT EXISTS (SELECT 1 FROM outbox.queue q WHERE q.event_id = p.id AND q.attempts > 0)
       AND NOT EXISTS (SELECT 1 FROM outbox.dead_letters l WHERE l.event_id = p.id AND l.durable = '${relayName}' AND l.resolution IS DISTINCT FROM 'retried')
       ON CONFLICT DO NOTHING RETURNING 1)

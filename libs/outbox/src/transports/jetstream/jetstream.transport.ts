@@ -143,7 +143,7 @@ class JetstreamTransport implements Transport {
       try {
         return await watchdog.ensure(true);
       } catch (error) {
-        if (error instanceof SetupRefused) throw error;
+        if (error instanceof SetupRefused || this.link.closed) throw error;
         const waited = performance.now() - begin;
         if (isNotEnabled(error) && waited > patienceMs) throw noJetStream(error);
         if (isBadRequest(error) && waited > shortPatienceMs) throw badRequest(error);

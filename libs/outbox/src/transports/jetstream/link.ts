@@ -60,6 +60,11 @@ export class Link {
     return this.up;
   }
 
+  /** By us, for good. */
+  get closed(): boolean {
+    return this.closing.signal.aborted;
+  }
+
   /** What people should know: since when it is not connected. */
   get trouble(): string | undefined {
     if (this.up) return undefined;
@@ -99,6 +104,10 @@ export class Link {
     for (let tries = 1; ; tries++) {
       try {
         const session = await this.dial();
+        if (this.closing.signal.aborted) {
+          await session.connection.close();
+          throw new BrokerTrouble(new Error('closed while it connected'));
+        }
         this.up = true;
         this.downSince = undefined;
         this.log.log(
@@ -113,6 +122,7 @@ export class Link {
         if (first && isRefusedLogin(error)) throw this.refusedLogin(error);
         if (first && isRefusedTls(error)) throw this.refusedTls(error);
         this.throttled.warn('connect', `waiting for nats-server at ${this.servers}: ${brokerWords(error)}`);
+        // Rejects when it was closed meanwhile.
         await pause(loopBackoff(tries, 200, 2_000), undefined, { signal: this.closing.signal });
       }
     }

@@ -69,6 +69,12 @@ export function rowRefusal(error: unknown): string | undefined {
   return api === 10097 ? `its headers are larger than the server takes: ${text}` : undefined;
 }
 
+/** The account may not publish on this subject: the event's fault where it may on others, and else the set-up's. */
+export function isForbiddenSubject(error: unknown): boolean {
+  const { permissionContext } = (error ?? {}) as { permissionContext?: { operation?: string } };
+  return clientCode(error) === 'PERMISSIONS_VIOLATION' && permissionContext?.operation === 'publish';
+}
+
 /** The broker, or the way to it, is in trouble; no event is charged for it. */
 export class BrokerTrouble extends Error {
   readonly code = 'OUTBOX_BROKER';

@@ -1,4 +1,4 @@
-import { type Consumer, type ConsumerMessages, type JsMsg, millis, nanos } from 'nats';
+import { type Consumer, type ConsumerMessages, type JsMsg, type MsgHdrs, millis, nanos } from 'nats';
 import { BackgroundService } from '../../core/background-service.js';
 import type { Log } from '../../core/throttled-log.js';
 import type { DeliveryReceiver, IncomingMessage, ServedDurable } from '../../core/transport.js';
@@ -133,7 +133,7 @@ export class Puller extends BackgroundService {
   private incoming(message: JsMsg): IncomingMessage[] {
     const { inFlight, settings, installation } = this.parts;
     const type = typeOf(settings.prefix, message.subject);
-    const { headers } = message;
+    const headers = headersOf(message);
     const eventId = eventIdOf(headers);
     if (type === undefined || eventId === undefined) {
       this.throttled.warn(
@@ -158,5 +158,14 @@ export class Puller extends BackgroundService {
   private settle(message: JsMsg): [] {
     quietly(() => message.ack());
     return [];
+  }
+}
+
+/** They are read when they are asked for, and a name that the client does not take (a blank in it) is an error then. */
+function headersOf(message: JsMsg): MsgHdrs | undefined {
+  try {
+    return message.headers;
+  } catch {
+    return undefined;
   }
 }

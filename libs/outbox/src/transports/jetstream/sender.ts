@@ -2,10 +2,10 @@ import type { OutgoingRow, SendOutcome, SendResult } from '../../core/transport.
 import { messageHeaders, type Origin } from './cloud-event.js';
 import type { JetstreamSettings } from './jetstream.options.js';
 import { callMs, type Link } from './link.js';
-import { BrokerTrouble, rowRefusal } from './nats-errors.js';
+import { BrokerTrouble, isForbiddenSubject, rowRefusal } from './nats-errors.js';
 import { subjectOf } from './subjects.js';
 
-type Sent = { readonly outcome: SendOutcome; readonly trouble?: BrokerTrouble };
+type Sent = { readonly outcome: SendOutcome; readonly trouble?: BrokerTrouble; readonly forbidden?: boolean };
 
 const bytes = new TextEncoder();
 
@@ -21,7 +21,7 @@ export class Sender {
   ) {}
 
   async send(events: readonly OutgoingRow[]): Promise<SendResult> {
-    const sent = await Promise.all(events.map((event) => this.one(event)));
+    const sent = forbidden(await Promise.all(events.map((event) => this.one(event))));
     const outcomes = sent.map(({ outcome }) => outcome);
     const trouble = sent.find((each) => each.trouble)?.trouble;
     return trouble ? { outcomes, trouble } : { outcomes };
@@ -44,9 +44,16 @@ export class Sender {
       return {
         outcome: { kind: 'unsent' },
         trouble: error instanceof BrokerTrouble ? error : new BrokerTrouble(error),
+        forbidden: isForbiddenSubject(error),
       };
     }
   }
+}
+
+/** A type that the account may not publish, among others that it may: for ever the oldest, it would starve the queue. */
+function forbidden(sent: readonly Sent[]): readonly Sent[] {
+  if (!sent.some(({ outcome }) => outcome.kind === 'sent')) return sent;
+  return sent.map((each) => (each.forbidden ? refused(each.trouble?.message ?? 'not permitted') : each));
 }
 
 function refused(reason: string): Sent {

@@ -74,13 +74,19 @@ export class Watchdog extends BackgroundService {
       log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
     const standing = new Map<ServedDurable, ConsumerInfo>();
     const refusals: SetupRefused[] = [];
+    const errors: unknown[] = [];
     for (const durable of durables) {
-      const found = await this.ensureOne(durable, atStart ? undefined : beginningAgain(durable));
+      // One that cannot be had must not keep the others from being made again.
+      const found = await this.ensureOne(durable, atStart ? undefined : beginningAgain(durable)).catch((error) => {
+        errors.push(error);
+        return undefined;
+      });
       if (found instanceof SetupRefused) refusals.push(found);
-      else if (found.info) standing.set(durable, found.info);
+      else if (found?.info) standing.set(durable, found.info);
     }
     if (standing.size > 0) await this.endStalls(standing);
     if (refusals.length > 0) throw new SetupRefused(...refusals.flatMap(({ problems }) => problems));
+    if (errors.length > 0) throw errors[0];
   }
 
   consumerParts(): ConsumerParts {
