@@ -91,6 +91,11 @@ export class Broker {
     return this.wire.publish(`${this.options.prefix}.${type}`, headers, '{}');
   }
 
+  /** A message of somebody who knows nothing of outboxes. */
+  publishRaw(type: string, headers: Readonly<Record<string, string>>): Promise<void> {
+    return this.wire.publish(`${this.options.prefix}.${type}`, headers, '{}');
+  }
+
   /** The server forgets the ids it knows, as it does when its duplicate window has passed. */
   async forgetIds(): Promise<void> {
     const { stream } = this.options;
