@@ -33,9 +33,15 @@ export async function measureAcross(bench: Bench): Promise<Line[]> {
   );
 }
 
-async function acrossProcesses(url: string, seconds: number): Promise<Sample> {
+/** Where the events go by a broker; without it they go by postgres(). */
+export interface Way {
+  readonly servers: string;
+  readonly stream: string;
+}
+
+export async function acrossProcesses(url: string, seconds: number, way?: Way): Promise<Sample> {
   const watch = new Stopwatch();
-  const worker = await startWorker(url, (id) => watch.started(id));
+  const worker = await startWorker([url, ...(way ? [way.servers, way.stream] : [])], (id) => watch.started(id));
   const app = await bootApp({ url, outbox: { role: 'publisher' } });
   try {
     await steadyFor(seconds, async (n) => {
@@ -53,8 +59,8 @@ async function acrossProcesses(url: string, seconds: number): Promise<Sample> {
   }
 }
 
-async function startWorker(url: string, started: (eventId: string) => void): Promise<ChildProcess> {
-  const worker = fork(fileURLToPath(new URL('across-worker.js', import.meta.url)), [url]);
+async function startWorker(args: readonly string[], started: (eventId: string) => void): Promise<ChildProcess> {
+  const worker = fork(fileURLToPath(new URL('across-worker.js', import.meta.url)), [...args]);
   await new Promise<void>((resolve, reject) => {
     worker.once('exit', (code) => reject(new Error(`the worker process ended with ${code}`)));
     worker.on('message', (told) => (told === 'ready' ? resolve() : started(String(told))));

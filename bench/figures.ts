@@ -12,6 +12,8 @@ export interface Line {
   readonly plain: number;
   /** The same work in TypeORM without the library, where that says something. */
   readonly typeorm?: number;
+  /** Ours over postgres(), where `ours` is over another transport. */
+  readonly postgres?: number;
   /** `ours / plain`. */
   readonly ratio: number;
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { TransportFactory } from 'nestjs-outbox';
 import { type BenchApp, bootApp, handlerOf, orderPlaced, payloadOf } from './app.js';
 import { PlainPg, PlainTypeorm, writeEffect } from './baseline.js';
 import { type Bench, type Line, line, rounds } from './figures.js';
@@ -6,7 +7,7 @@ import { withClient, withDatabase } from './server.js';
 
 const durable = 'effects';
 /** This part of every backlog warms the caches and the compiler, and is not counted. */
-const warmUp = 0.1;
+export const warmUp = 0.1;
 
 /** Events a second from the queue to the committed effect of a handler that writes one row: relay, hand-over, claim, commit. */
 export async function measureHandle(bench: Bench): Promise<Line[]> {
@@ -24,10 +25,15 @@ export async function measureHandle(bench: Bench): Promise<Line[]> {
   return lines;
 }
 
-async function handling(url: string, events: number, lanes: number): Promise<number> {
-  await backlog(url, events);
+export async function handling(
+  url: string,
+  events: number,
+  lanes: number,
+  transport?: TransportFactory,
+): Promise<number> {
+  await backlog(url, events, transport);
   const pace = new Pace(events);
-  const app = await bootWorker(url, lanes, pace);
+  const app = await bootWorker(url, lanes, { pace, transport });
   try {
     await pace.done;
   } finally {
@@ -38,17 +44,23 @@ async function handling(url: string, events: number, lanes: number): Promise<num
   return pace.perSecond;
 }
 
-function bootWorker(url: string, lanes: number, pace?: Pace): Promise<BenchApp> {
+interface WorkerOptions {
+  readonly pace?: Pace;
+  readonly transport?: TransportFactory | undefined;
+}
+
+function bootWorker(url: string, lanes: number, { pace, transport }: WorkerOptions): Promise<BenchApp> {
   const handler = handlerOf(durable, (event, ctx) => {
     pace?.step();
     return writeEffect(ctx.manager, event.id);
   });
-  return bootApp({ url, poolSize: lanes + 2, providers: [handler], outbox: { handlers: { concurrency: lanes } } });
+  const outbox = { handlers: { concurrency: lanes }, ...(transport ? { transport } : {}) };
+  return bootApp({ url, poolSize: lanes + 2, providers: [handler], outbox });
 }
 
 /** Registers the durable, then publishes with no worker alive: all events wait in the queue. */
-async function backlog(url: string, events: number): Promise<void> {
-  await (await bootWorker(url, 1)).close();
+export async function backlog(url: string, events: number, transport?: TransportFactory): Promise<void> {
+  await (await bootWorker(url, 1, { transport })).close();
   const app = await bootApp({ url, outbox: { role: 'publisher' } });
   for (let from = 0; from < events; from += 500) {
     const list = Array.from({ length: Math.min(500, events - from) }, (_, i) => ({
@@ -61,7 +73,7 @@ async function backlog(url: string, events: number): Promise<void> {
   await settleTables(url);
 }
 
-async function plainly(url: string, events: number, lanes: number): Promise<number> {
+export async function plainly(url: string, events: number, lanes: number): Promise<number> {
   await settleTables(url);
   const plain = await PlainPg.open(url, lanes);
   try {

@@ -2,6 +2,7 @@ import { measureAcross } from './across.js';
 import { type Bench, type Line } from './figures.js';
 import { measureHandle } from './handle.js';
 import { measureIdle } from './idle.js';
+import { measureJetstream } from './jetstream.js';
 import { measureLatency } from './latency.js';
 import { describeMachine } from './machine.js';
 import { type MeasurementName, measurementNames, readOptions } from './options.js';
@@ -16,6 +17,7 @@ const measurements: Readonly<Record<MeasurementName, (bench: Bench) => Promise<L
   latency: measureLatency,
   across: measureAcross,
   idle: measureIdle,
+  jetstream: measureJetstream,
 };
 
 const options = readOptions(process.argv.slice(2));

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 
-export const measurementNames = ['publish', 'handle', 'latency', 'across', 'idle'] as const;
+export const measurementNames = ['publish', 'handle', 'latency', 'across', 'idle', 'jetstream'] as const;
 export type MeasurementName = (typeof measurementNames)[number];
 
 export interface BenchOptions {

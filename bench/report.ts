@@ -5,12 +5,12 @@ import type { Machine } from './machine.js';
 /** The figures for people: one line each, ratio first. */
 export function tableOf(machine: Machine, lines: readonly Line[]): string {
   const table = new Table({
-    head: ['what', 'ratio', 'ours', 'plain pg', 'TypeORM alone', 'unit', 'better'],
-    colAligns: ['left', 'right', 'right', 'right', 'right', 'left', 'left'],
+    head: ['what', 'ratio', 'ours', 'plain', 'TypeORM alone', 'over postgres()', 'unit', 'better'],
+    colAligns: ['left', 'right', 'right', 'right', 'right', 'right', 'left', 'left'],
     style: { head: [], border: [], compact: true },
   });
-  for (const { what, ratio, ours, plain, typeorm, unit, better } of lines)
-    table.push([what, ratio.toFixed(2), figure(ours), figure(plain), figure(typeorm), unit, better]);
+  for (const { what, ratio, ours, plain, typeorm, postgres, unit, better } of lines)
+    table.push([what, ratio.toFixed(2), figure(ours), figure(plain), figure(typeorm), figure(postgres), unit, better]);
   return `${headline(machine)}\n${table.toString()}`;
 }
 
