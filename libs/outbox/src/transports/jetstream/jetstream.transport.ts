@@ -121,13 +121,13 @@ class JetstreamTransport implements Transport {
     const shared = { link, settings, installation, receiver, inFlight, consumerOf, watchdog, log };
     for (const durable of durables) byName.set(durable.name, new Puller(shared, durable));
     this.pullers = [...byName.values()];
-    const nudge = (): void => {
-      for (const puller of this.pullers) puller.nudge();
-    };
-    receiver.onRoom(nudge);
+    receiver.onRoom(() => {
+      const room = receiver.room();
+      for (const puller of this.pullers) puller.offer(room);
+    });
     link.onUp(() => {
       watchdog.nudge();
-      nudge();
+      for (const puller of this.pullers) puller.nudge();
     });
     // The package would go on with open requests by itself, when it comes to it: up to ten seconds after a server's restart.
     link.onDown(() => {

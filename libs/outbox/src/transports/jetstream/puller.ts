@@ -55,9 +55,14 @@ export class Puller extends BackgroundService {
     return this.openSince === undefined ? 0 : performance.now() - this.openSince;
   }
 
-  /** There may be room, or a connection, or a consumer. */
+  /** There may be a connection, or a consumer. */
   nudge(): void {
     this.wake.nudge();
+  }
+
+  /** There may be room. This is told with every message that ends, and only now and then worth a turn. */
+  offer(room: ReadonlyMap<number, number>): void {
+    if (this.isWorth(room.get(this.durable.id) ?? 0)) this.wake.nudge();
   }
 
   /** The consumer may be another one by now. */
@@ -81,8 +86,7 @@ export class Puller extends BackgroundService {
     const { link, receiver, watchdog } = this.parts;
     const room = receiver.room().get(this.durable.id) ?? 0;
     this.mostRoom = Math.max(this.mostRoom, room);
-    // Not one by one as slots come free: a request for each message costs as much as the message.
-    if (room < this.mostRoom / 2 || !link.connected || watchdog.isRefused(this.durable.name)) {
+    if (!this.isWorth(room) || !link.connected || watchdog.isRefused(this.durable.name)) {
       this.openSince = undefined;
       return idleMs;
     }
@@ -97,6 +101,11 @@ export class Puller extends BackgroundService {
       watchdog.nudge();
       return idleMs / 2;
     }
+  }
+
+  /** Not one by one as slots come free: a request for each message costs as much as the message. */
+  private isWorth(room: number): boolean {
+    return room >= this.mostRoom / 2;
   }
 
   private async fetch(room: number): Promise<void> {
