@@ -58,9 +58,14 @@ function bootWorker(url: string, lanes: number, { pace, transport }: WorkerOptio
   return bootApp({ url, poolSize: lanes + 2, providers: [handler], outbox });
 }
 
-/** Registers the durable, then publishes with no worker alive: all events wait in the queue. */
-export async function backlog(url: string, events: number, transport?: TransportFactory): Promise<void> {
+/** Registers the durable, then publishes with no worker alive. */
+async function backlog(url: string, events: number, transport?: TransportFactory): Promise<void> {
   await (await bootWorker(url, 1, { transport })).close();
+  await fillQueue(url, events);
+}
+
+/** All events wait in the queue. */
+export async function fillQueue(url: string, events: number): Promise<void> {
   const app = await bootApp({ url, outbox: { role: 'publisher' } });
   for (let from = 0; from < events; from += 500) {
     const list = Array.from({ length: Math.min(500, events - from) }, (_, i) => ({

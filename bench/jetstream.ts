@@ -3,14 +3,13 @@ import { acrossProcesses } from './across.js';
 import { bootApp } from './app.js';
 import { openBroker, overJetstream, streamName } from './broker.js';
 import { type Bench, type Line, line, median, rounds } from './figures.js';
-import { backlog, handling, plainly, warmUp } from './handle.js';
+import { fillQueue, handling, plainly, warmUp } from './handle.js';
 import { byNotify, perSecond, type Sample } from './latency.js';
 import { PlainNats } from './plain-nats.js';
 import { withDatabase } from './server.js';
 
 const measurement = 'jetstream';
 
-/** A broker, and a plain client of it that makes no part of what is measured as ours. */
 interface Site {
   readonly url: string;
   readonly nats: PlainNats;
@@ -42,7 +41,7 @@ async function relayed(bench: Bench, { url, nats }: Site): Promise<Line> {
   bench.note('jetstream: relay');
   const ours = (database: string) =>
     withStream(nats, async (stream) => {
-      await backlog(database, events);
+      await fillQueue(database, events);
       const outbox = { role: 'worker', transport: overJetstream(url, stream) } as const;
       const app = await bootApp({ url: database, outbox });
       const perSecond = await nats.growth(stream, events, warmUp);
@@ -57,7 +56,7 @@ async function relayed(bench: Bench, { url, nats }: Site): Promise<Line> {
   const figures = await rounds(runs, { ours: () => withDatabase(bench.server, ours), plain });
   return line({
     measurement,
-    what: 'rows relayed to JetStream, against js.publish',
+    what: 'rows relayed to JetStream (plain: js.publish)',
     unit: '/s',
     better: 'more',
     ...figures,
