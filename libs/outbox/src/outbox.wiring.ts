@@ -159,7 +159,7 @@ function lifecycle(
 ): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeRelay, wakeTaker, wakeTakers, notifier, listener } = base;
-  const recorder = new LateRecorder(database, identity, log);
+  const recorder = new LateRecorder(database, identity, wakeTaker, log);
   const consumer = new ConsumerService(deliveryHandler(input, base, recorder), recorder, identity, wakeTaker, log);
   const transport = settings.transport.create();
   const exclusive = transport.capabilities.processes === 'one';

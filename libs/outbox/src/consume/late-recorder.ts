@@ -3,6 +3,7 @@ import { loopBackoff } from '../core/backoff.js';
 import { databaseTrouble } from '../core/database-errors.js';
 import type { Delivery } from '../core/envelope.js';
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
+import type { Nudge } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
@@ -22,6 +23,7 @@ export class LateRecorder {
   constructor(
     private readonly database: Database,
     private readonly identity: WorkerIdentity,
+    private readonly taker: Nudge,
     log: Log,
   ) {
     this.throttled = new ThrottledLog(log);
@@ -37,8 +39,7 @@ export class LateRecorder {
   async record(delivery: Delivery, statement: Bound): Promise<number> {
     for (let tries = 1; !this.closed && this.identity.number === delivery.lease; tries++) {
       try {
-        const [result] = await this.connection.run(statement);
-        return result.rowCount;
+        return await this.write(statement);
       } catch (error) {
         this.throttled.warn(
           'record',
@@ -74,7 +75,7 @@ export class LateRecorder {
   async interrupted(delivery: Delivery): Promise<void> {
     const interrupt = this.database.deliveries.interrupt(delivery.eventId, delivery.durable, delivery.lease);
     try {
-      await this.connection.run(interrupt);
+      await this.write(interrupt);
     } catch (error) {
       // Busy is an answer: the database lives, and the handler's backend has not yet rolled back.
       if (databaseTrouble(error) === 'busy') await this.record(delivery, interrupt);
@@ -88,6 +89,13 @@ export class LateRecorder {
       delivery,
       this.database.deliveries.postpone(delivery.eventId, delivery.durable, delivery.lease, interval(delayMs)),
     );
+  }
+
+  /** The taker sleeps until what it knew to be next: a delivery that comes back is news to it. */
+  private async write(statement: Bound): Promise<number> {
+    const [{ rowCount }] = await this.connection.run(statement);
+    if (rowCount > 0) this.taker.nudge();
+    return rowCount;
   }
 
   /**
