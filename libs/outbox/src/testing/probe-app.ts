@@ -101,7 +101,7 @@ function handlerClass(
 }
 
 /** Waits until `look` is true; throws after `withinMs`. */
-export async function until(what: string, look: () => Promise<boolean>, withinMs = 20_000): Promise<void> {
+export async function until(what: string, look: () => Promise<boolean>, withinMs = 40_000): Promise<void> {
   const end = performance.now() + withinMs;
   while (!(await look())) {
     if (performance.now() > end) throw new Error(`${what}: not within ${withinMs} ms`);
