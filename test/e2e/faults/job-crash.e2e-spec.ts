@@ -4,10 +4,13 @@ import type { JobTask } from '../../support/job-main.js';
 import { JobSite } from './job-site.js';
 
 /** A look every 3 s, and 2.5 s for which the lock must have been free; the bound leaves room for a busy machine. */
-const takenUpMs = 9_000;
+const takenUpMs = 15_000;
 /** Longer than any look, so that everybody has had the time to do what they should not. */
 const looksMs = 4_000;
 const tick: JobTask = { name: 'test.tick', schedule: '* * * * * *', ms: 20 };
+/** One that rests for a while between its slots. */
+const calm: JobTask = { ...tick, schedule: '*/3 * * * * *' };
+const severalMs = 40_000;
 
 describe('a process that dies or stops while its job runs', () => {
   let site: JobSite;
@@ -35,11 +38,8 @@ describe('a process that dies or stops while its job runs', () => {
     ).toBe(true);
   });
 
-  /** Until the slot that comes next is run and over, and a while before the one after it. */
-  async function betweenSlots(): Promise<void> {
-    await site.ticks('test.tick', 1);
-    await pause(300);
-  }
+  /** Until a slot is run and over, and a while before the one after it. */
+  const betweenSlots = () => site.rests('test.tick', 3);
 
   it('a slot that kills every process ends after 1 + retries attempts, with an error line, and the next ones run', async () => {
     const poison = { ...tick, poison: true, options: { retries: 1 } };
@@ -56,27 +56,28 @@ describe('a process that dies or stops while its job runs', () => {
   });
 
   it('killed between two slots: another goes on with the next', async () => {
-    const first = await site.process([tick]);
-    await site.process([tick]);
+    const first = await site.process([calm]);
+    await site.process([calm]);
     await betweenSlots();
     await first.kill();
-    await site.ticks('test.tick', 3);
+    await site.ticks('test.tick', 3, severalMs);
     const { runs, distinct } = await site.figures('test.tick');
     expect(runs).toBe(distinct);
   });
 
   it('paused for several slots: nobody runs the job meanwhile, and when it wakes it ends its run and goes on', async () => {
-    const first = await site.process([{ ...tick, hold: true }]);
+    const first = await site.process([{ ...calm, hold: true }]);
     const held = await site.run('test.tick', 1);
-    const second = await site.process([tick]);
+    const second = await site.process([calm]);
     first.signal('SIGSTOP');
     await pause(looksMs);
     expect(await site.runs('test.tick')).toHaveLength(1);
     first.signal('SIGCONT');
     first.go();
-    await site.ticks('test.tick', 3);
+    await site.ticks('test.tick', 2, severalMs);
+    await betweenSlots();
     await second.kill();
-    await site.ticks('test.tick', 2);
+    await site.ticks('test.tick', 2, severalMs);
     const [run] = await site.runs('test.tick');
     expect(run).toMatchObject({ slot: held.slot, attempt: 1, how: 'returned', reason: null });
     const { runs, distinct } = await site.figures('test.tick');
@@ -84,13 +85,13 @@ describe('a process that dies or stops while its job runs', () => {
   });
 
   it('paused between two slots: others go on, and when it wakes no slot is run twice', async () => {
-    const first = await site.process([tick]);
-    await site.process([tick]);
+    const first = await site.process([calm]);
+    await site.process([calm]);
     await betweenSlots();
     first.signal('SIGSTOP');
-    await site.ticks('test.tick', 4);
+    await site.ticks('test.tick', 3, severalMs);
     first.signal('SIGCONT');
-    await site.ticks('test.tick', 4);
+    await site.ticks('test.tick', 3, severalMs);
     const { runs, distinct } = await site.figures('test.tick');
     expect(runs).toBe(distinct);
   });

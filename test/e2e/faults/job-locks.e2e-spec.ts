@@ -7,6 +7,8 @@ import { backends } from './fault-site.js';
 import { JobSite } from './job-site.js';
 
 const tick: JobTask = { name: 'test.tick', schedule: '* * * * * *', ms: 20 };
+/** Longer than any look and the 2.5 s of a free lock, so that everybody has had the time to do what they should not. */
+const looksMs = 6_000;
 /** Once a year: that its last slot is due is for the test to say, and its runs are kept in `job_runs`. */
 const yearly = '0 0 1 1 *';
 
@@ -62,12 +64,14 @@ describe('the lock of a job that runs', () => {
     await site.ticks('test.tick', 3);
   });
 
-  it('lost with its connection, and the method goes on for 5 s: nobody runs it beside, it is marked, and done', async () => {
-    await site.process([tick, year({ ms: 5_000, deaf: true })]);
+  it('lost with its connection, and the method goes on: nobody runs it beside, it is marked, and done', async () => {
+    const first = await site.process([tick, year({ hold: true, deaf: true })]);
     await site.run('test.year', 1);
     const lock = await jobs();
     await site.process([tick, year({ ms: 100 })]);
     await terminate(lock);
+    await pause(looksMs);
+    first.go();
     await eventually('it is recorded', async () => (await runs())[0]?.outcome);
     expect(await runs()).toEqual([{ attempt: 1, outcome: 'lock lost', error: null }]);
     await site.ticks('test.tick', 3);
@@ -75,7 +79,7 @@ describe('the lock of a job that runs', () => {
   });
 
   it('lost three times while the method runs: nobody runs it beside', async () => {
-    await site.process([year({ ms: 8_000, deaf: true })]);
+    const first = await site.process([year({ hold: true, deaf: true })]);
     await site.run('test.year', 1);
     let lock = await jobs();
     await site.process([year({ ms: 100 })]);
@@ -90,16 +94,20 @@ describe('the lock of a job that runs', () => {
         return (await holds(pid)) && [pid];
       });
     }
+    await pause(looksMs);
+    first.go();
     await eventually('it is recorded', async () => (await runs())[0]?.outcome);
     expect(await runs()).toEqual([{ attempt: 1, outcome: 'lock lost', error: null }]);
   });
 
   it("lost together with the worker's number: nobody runs it beside", async () => {
-    const first = await site.process([year({ ms: 5_000, deaf: true })]);
+    const first = await site.process([year({ hold: true, deaf: true })]);
     await site.run('test.year', 1);
     const locks = [...(await jobs()), ...(await backends(site.database, 'nestjs-outbox worker lock'))];
     await site.process([year({ ms: 100 })]);
     await terminate(locks);
+    await pause(looksMs);
+    first.go();
     await eventually('it is recorded', async () => (await runs())[0]?.outcome);
     expect(await runs()).toEqual([{ attempt: 1, outcome: 'lock lost', error: null }]);
     expect(first.running).toBe(true);
@@ -246,12 +254,13 @@ describe('a process that looks whether a lock is free, and hears nothing', () =>
   it('keeps nobody away: the slot is taken up by another within seconds', async () => {
     const first = await site.process([{ ...tick, hold: true }]);
     await site.run('test.tick', 1);
-    await first.kill();
-    proxy.holdAnswersTo('outbox_job_');
     const looker = await site.process([tick], { INFRASTRUCTURE_URL: proxy.url });
-    await eventually('it has asked', () => proxy.holds);
     const third = await site.process([tick]);
-    const again = await site.run('test.tick', 2, 8_000);
+    proxy.holdAnswersTo('outbox_job_free_');
+    await eventually('it has asked', () => proxy.holds);
+    await first.kill();
+    // After ten seconds without an answer it would give up its connection, and whatever it kept with it.
+    const again = await site.run('test.tick', 2, 9_000);
     expect(again).toMatchObject({ attempt: 2, pid: third.pid });
     await looker.kill();
   });

@@ -95,14 +95,25 @@ export class JobSite {
     );
   }
 
+  /** Waits until a job of every so many seconds rests: its last run is on record, and its next slot is not near. */
+  async rests(name: string, everySeconds: number): Promise<void> {
+    await eventually(`'${name}' rests`, () =>
+      this.database.value<boolean>(
+        `SELECT running_slot IS NULL AND extract(epoch FROM clock_timestamp())::numeric % $2::int BETWEEN 0.2 AND $2::int - 1.5
+          AND last_slot > clock_timestamp() - $2::int * interval '1 second' FROM outbox.job_state WHERE job = $1`,
+        [name, everySeconds],
+      ),
+    );
+  }
+
   /** Pairs of runs of one job that were under way at the same time. There must be none. */
   overlaps(): Promise<unknown[]> {
     return this.witness.query(overlapsSql);
   }
 
-  /** Of a job that ticks every second. */
-  async figures(name: string): Promise<Figures> {
-    const [row] = await this.witness.query<Figures & Record<string, unknown>>(figuresSql, [name]);
+  /** Of a job that ticks so often. */
+  async figures(name: string, everySeconds = 1): Promise<Figures> {
+    const [row] = await this.witness.query<Figures & Record<string, unknown>>(figuresSql, [name, everySeconds]);
     return row ?? { slots: 0, runs: 0, distinct: 0, gaps: 0 };
   }
 
@@ -134,6 +145,6 @@ FROM runs a JOIN runs b ON b.job = a.job AND b.n <> a.n AND b.started >= a.start
 WHERE a.tenant IS NULL AND b.tenant IS NULL`;
 
 const figuresSql = `
-SELECT (1 + extract(epoch FROM max(slot) - min(slot)))::int AS slots, count(*)::int AS runs, count(DISTINCT slot)::int AS distinct,
-  (1 + extract(epoch FROM max(slot) - min(slot)) - count(DISTINCT slot))::int AS gaps
-FROM runs WHERE job = $1`;
+SELECT slots, runs, "distinct", slots - "distinct" AS gaps FROM
+  (SELECT (1 + extract(epoch FROM max(slot) - min(slot)) / $2::int)::int AS slots, count(*)::int AS runs, count(DISTINCT slot)::int AS "distinct"
+   FROM runs WHERE job = $1) one`;

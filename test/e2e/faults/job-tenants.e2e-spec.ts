@@ -69,12 +69,12 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
   }
 
   const ended = (attempt: number) =>
-    eventually('the last attempt has ended', async () => (await runs())[attempt - 1]?.outcome, 40_000);
+    eventually('the last attempt has ended', async () => (await runs())[attempt - 1]?.outcome, 80_000);
 
   it('killed half-way: each is committed once, each failing one is run once, and one error names them all', async () => {
     const first = await start(slowMs);
     const second = await start(slowMs);
-    await eventually('half of them are done', async () => (await effects()) > tenants / 2);
+    await eventually('half of them are done', async () => (await effects()) > tenants / 2, 40_000);
     await first.kill();
     await ended(2);
     await expectEachOnce(2);
@@ -103,7 +103,7 @@ describe(`a job for ${tenants} tenants, of which ${failing.length} fail`, () => 
     await start(slowMs);
     await eventually('it runs', async () => (await effects()) > 0);
     const disturbance = disturb(() => done);
-    await eventually('half of them are done', async () => (await effects()) > tenants / 2);
+    await eventually('half of them are done', async () => (await effects()) > tenants / 2, 40_000);
     await first.kill();
     await ended(2);
     done = true;

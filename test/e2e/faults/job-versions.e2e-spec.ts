@@ -40,7 +40,7 @@ describe('an old and a new version of one job, side by side', () => {
     await pause(2_000);
     expect(await ranBy(old)).toBe(last);
     await site.database.query(`UPDATE outbox.job_state SET seen_at = clock_timestamp() - interval '61 seconds'`);
-    await goesOn(old, registersMs + 5_000);
+    await goesOn(old, registersMs + 20_000);
     const { runs, distinct } = await site.figures('test.tick');
     expect(runs).toBe(distinct);
   });
