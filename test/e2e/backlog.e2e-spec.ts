@@ -32,8 +32,7 @@ describe('a backlog is worked off at once', () => {
     );
     // Polls never come in this test: what is not asked for by a free slot stays.
     await stage.boot({ manifest, providers: [Busy], outbox: { relay: { poll: '1h' } } });
-    await eventually('all are handled', async () => {
-      return (await stage.database.value<number>('SELECT count(*)::int FROM effects')) === events;
-    });
+    const all = async () => (await stage.database.value<number>('SELECT count(*)::int FROM effects')) === events;
+    await eventually('all are handled', all, 60_000);
   });
 });

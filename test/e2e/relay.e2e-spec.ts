@@ -59,7 +59,7 @@ describe('concurrent relays each take their own rows', () => {
           `SELECT (SELECT count(*) FROM outbox.handled) = $1::int AND NOT EXISTS (SELECT 1 FROM outbox.deliveries)`,
           [2 * total],
         ),
-      40_000,
+      80_000,
     );
     const wrong = await stage.database.query(`SELECT * FROM (${notOnce}) x WHERE marks <> 1 OR effects <> 1 LIMIT 5`, [
       ['ledger', 'mail'],

@@ -90,7 +90,7 @@ describe('a server that refuses for a while', () => {
     await load.end();
     const ids = await stored(site);
     expect(ids).toEqual(expect.arrayContaining(load.committed));
-    await site.handledOnce(ids, 30_000);
+    await site.handledOnce(ids, 60_000);
     await nothingCharged(site, cuts);
     // An outage is a warning.
     expect(app.log.matching(/^error/)).toEqual([]);
@@ -183,15 +183,14 @@ describe('a standby is promoted under load', () => {
     const load = new Load(app);
     await load.more(100);
     // Begun before the stream ends, over after it: their marks are lost, they themselves are not.
-    const slow = await site.ask(...Array.from({ length: 12 }, () => ({ ms: 1_500 })));
+    const slow = await site.ask(...Array.from({ length: 12 }, () => ({ ms: 5_000 })));
     await cutStream(proxy.url, standby);
     const reached = new Set(await columnAt<string>(standby, site, 'SELECT id FROM outbox.events'));
     const marks = 'SELECT count(*)::int FROM outbox.handled WHERE event_id = ANY ($1)';
     expect((await columnAt<number>(standby, site, marks, [slow]))[0]).toBeLessThan(slow.length);
     await load.more(50);
-    await eventually('the slow ones are handled', async () => {
-      return (await site.database.value<number>(marks, [slow])) === slow.length;
-    });
+    const done = async () => (await site.database.value<number>(marks, [slow])) === slow.length;
+    await eventually('the slow ones are handled', done, 40_000);
 
     await server.crash();
     await server.promote();
@@ -207,7 +206,7 @@ describe('a standby is promoted under load', () => {
     expect(lost.filter((id) => reached.has(id))).toEqual([]);
     for (const table of ['outbox.handled', 'outbox.deliveries', 'outbox.queue', 'effects'])
       expect(await site.database.query(`SELECT * FROM ${table} WHERE event_id = ANY ($1)`, [lost])).toEqual([]);
-    await site.handledOnce(ids, 30_000);
+    await site.handledOnce(ids, 60_000);
     expect(await site.attemptsCharged()).toBe(0);
     expect(await site.interruptions()).toEqual({});
   });

@@ -126,7 +126,7 @@ export class FaultSite {
 export async function nothingLeft(database: TestDatabase): Promise<void> {
   expect(await database.query('SELECT * FROM outbox.queue')).toEqual([]);
   expect(await database.query('SELECT * FROM outbox.deliveries')).toEqual([]);
-  await eventually('no session is left', async () => (await sessions(database)).length === 0, 5_000).catch(async () =>
+  await eventually('no session is left', async () => (await sessions(database)).length === 0).catch(async () =>
     expect(await sessions(database)).toEqual([]),
   );
   expect(

@@ -5,7 +5,7 @@ import type { WorkerProcess } from '../../support/worker-process.js';
 import { JobSite } from './job-site.js';
 
 /** The loops wait up to 10 s, within 10 %, for a server that is away; then come a look and the 2.5 s of a free lock. */
-const backMs = 25_000;
+const backMs = 40_000;
 /** The loops wait as long again as they have waited, up to 10 s; then all look, and find the lock free or not for 2.5 s. */
 const allAreBackMs = (awayMs: number) => Math.min(10_000, awayMs + 5_500);
 const hears: JobTask = { name: 'test.hears', schedule: '* * * * * *' };

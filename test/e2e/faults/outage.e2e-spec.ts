@@ -75,9 +75,11 @@ describe('an outage is not a failure', () => {
     });
     await eventually('there is load', () => committed.length > 100);
     const quiet = app.log.lines.length;
+    const began = performance.now();
     await stop();
     await pause(outageMs);
     const said = app.log.lines.length - quiet;
+    const seconds = (performance.now() - began) / 1_000;
     const before = committed.length;
     await resume();
     await eventually('there is load again', () => committed.length > before + 100, 30_000);
@@ -87,11 +89,11 @@ describe('an outage is not a failure', () => {
     // A publisher may have been told of an error though its COMMIT went through: what is stored is what counts.
     const stored = (await site.database.query<{ id: string }>('SELECT id FROM outbox.events')).map((row) => row.id);
     expect(stored).toEqual(expect.arrayContaining(committed));
-    await site.handledOnce(stored, 30_000);
+    await site.handledOnce(stored, 60_000);
     expect(await site.attemptsCharged()).toBe(0);
     for (const n of Object.values(await site.interruptions())) expect(n).toBe(1);
     expect(said).toBeGreaterThan(0);
-    expect(said).toBeLessThan(loops * (outageMs / 1_000 + 3));
+    expect(said).toBeLessThan(loops * (seconds + 3));
   });
 
   it('charges nothing that only waited in memory, whoever comes back first', async () => {
@@ -117,7 +119,7 @@ describe('an outage is not a failure', () => {
     await eventually('the sweep has seen its number', async () => (await workers()).length === 1, 30_000);
     other.signal('SIGCONT');
     other.go();
-    await site.handledOnce(ids, 30_000);
+    await site.handledOnce(ids, 60_000);
     expect(await site.attemptsCharged()).toBe(0);
     for (const [id, n] of Object.entries(await site.interruptions())) expect([ran.has(id), n]).toEqual([true, 1]);
   });
@@ -129,7 +131,8 @@ describe('an outage is not a failure', () => {
     await stop();
     const begin = performance.now();
     await app.close();
-    expect(performance.now() - begin).toBeLessThan(10_000);
+    // A few seconds each for what is handed back, drained and ended; a busy machine takes a moment more.
+    expect(performance.now() - begin).toBeLessThan(15_000);
     await resume();
     await site.database.query(`UPDATE outbox.events SET payload = '{}'`);
     await site.worker();
@@ -157,12 +160,13 @@ describe('an outage is not a failure', () => {
     }
     const starting = site.app({ providers: [Work, Unlucky] });
     await eventually('the server is down', () => !up);
+    const began = performance.now();
     await pause(1_500);
     await resume();
     const app = await starting;
     const waited = app.log.matching(/waiting for the database/);
     expect(waited.length).toBeGreaterThan(0);
-    expect(waited.length).toBeLessThan(6);
+    expect(waited.length).toBeLessThan(5 + (performance.now() - began) / 1_000);
     await site.handledOnce([await publish(app, {})]);
   });
 });
