@@ -52,7 +52,7 @@ module.exports = {
   // On two cores: most tests wait for a server, a timer or another process most of the time.
   maxWorkers: 3,
   // A test ends when it has seen what it waits for; this is for a busy machine, and for tests that hang.
-  testTimeout: 120_000,
+  testTimeout: 180_000,
   projects: [
     {
       ...shared,

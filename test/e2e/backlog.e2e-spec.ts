@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { type DeliveryContext, type OutboxEvent, Subscribe } from 'nestjs-outbox';
-import { eventually } from '../support/eventually.js';
+import { reaches } from '../support/eventually.js';
 import { useStage } from '../support/stage.js';
 
 /** More than a worker takes at once. */
@@ -32,7 +32,6 @@ describe('a backlog is worked off at once', () => {
     );
     // Polls never come in this test: what is not asked for by a free slot stays.
     await stage.boot({ manifest, providers: [Busy], outbox: { relay: { poll: '1h' } } });
-    const all = async () => (await stage.database.value<number>('SELECT count(*)::int FROM effects')) === events;
-    await eventually('all are handled', all, 60_000);
+    await reaches('effects', events, () => stage.database.value<number>('SELECT count(*)::int FROM effects'));
   });
 });

@@ -41,7 +41,7 @@ describe('a server that recovers from the crash of one of its own processes', ()
     const charged = await site.interruptions();
     slow.signal('SIGCONT');
     slow.go();
-    await site.handledOnce(held, 60_000);
+    await site.handledOnce(held);
     expect(await site.attemptsCharged()).toBe(0);
     const ran = new Set(slow.reports.filter((r) => r.kind === 'started').map((r) => r.eventId));
     expect(Object.keys(charged).filter((id) => !ran.has(id))).toEqual([]);
@@ -70,7 +70,7 @@ describe('a server that recovers from the crash of one of its own processes', ()
     await load;
     const stored = (await site.database.query<{ id: string }>('SELECT id FROM outbox.events')).map((row) => row.id);
     expect(stored).toEqual(expect.arrayContaining(committed));
-    await site.handledOnce(stored, 60_000);
+    await site.handledOnce(stored);
     expect(await site.attemptsCharged()).toBe(0);
     for (const worker of workers) expect(worker.running).toBe(true);
   });

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { QueryRunner } from 'typeorm';
-import { eventually } from '../support/eventually.js';
+import { eventually, reaches } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -52,15 +52,8 @@ describe('concurrent relays each take their own rows', () => {
       }),
     );
     expect(await stage.database.value('SELECT count(*)::int FROM outbox.events')).toBe(total);
-    await eventually(
-      'all is handled',
-      () =>
-        stage.database.value<boolean>(
-          `SELECT (SELECT count(*) FROM outbox.handled) = $1::int AND NOT EXISTS (SELECT 1 FROM outbox.deliveries)`,
-          [2 * total],
-        ),
-      80_000,
-    );
+    await reaches('marks', 2 * total, () => stage.database.value<number>('SELECT count(*)::int FROM outbox.handled'));
+    await stage.drained();
     const wrong = await stage.database.query(`SELECT * FROM (${notOnce}) x WHERE marks <> 1 OR effects <> 1 LIMIT 5`, [
       ['ledger', 'mail'],
     ]);
@@ -271,7 +264,7 @@ describe('registration beside a running relay', () => {
     );
     expect(events.length).toBeGreaterThan(5);
     const first = await bootWith('history', 'beginning');
-    await eventually('all of the past', async () => (await handledBy('history')).length === events.length);
+    await reaches('events of the past', events.length, async () => (await handledBy('history')).length);
     expect((await handledBy('history')).toSorted()).toEqual(events.map((row) => row.id).toSorted());
     expect(await handledBy('history')).not.toContain(other.id);
     // A second boot fills in nothing again.

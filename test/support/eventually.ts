@@ -33,6 +33,21 @@ export async function eventually<T>(
   );
 }
 
+/**
+ * Waits until a count has reached `target`, for work that a busy machine takes long for: it is given up when the count
+ * has not changed for as long as everything else is waited for.
+ */
+export async function reaches(what: string, target: number, count: () => Promise<number>): Promise<void> {
+  for (let seen: number | undefined; seen !== target; ) {
+    const before = seen;
+    await eventually(`${what}: ${target}`, async () => {
+      seen = await count();
+      if (seen === before) throw new Error(`still ${seen}`);
+      return true;
+    });
+  }
+}
+
 /** A promise and its handle, for handlers that wait for the test. */
 export function gate<T = void>(): { readonly passed: Promise<T>; open(value: T): void } {
   let open: (value: T) => void = () => {};

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from '@jest/globals';
 import type { Provider } from '@nestjs/common';
 import { type DeliveryContext, type OutboxEvent, Subscribe, type SubscribeOptions } from 'nestjs-outbox';
-import { eventually } from './eventually.js';
+import { eventually, reaches } from './eventually.js';
 import { bootApp, type TestApp, type TestAppOptions } from './test-app.js';
 import { createDatabase, type TestDatabase } from './test-database.js';
 
@@ -43,21 +43,17 @@ export function useStage(...setup: readonly string[]): Stage {
       return app;
     },
     settled: async (schema = 'outbox') => {
-      await eventually('everything due is handled', async () => {
-        // Not now(): that is before the snapshot, and what another relay did between the two would count as later.
-        const sql = `SELECT (SELECT count(*) FROM ${schema}.queue WHERE due_at <= clock_timestamp())
-          + (SELECT count(*) FROM ${schema}.deliveries WHERE lease IS NOT NULL OR due_at <= clock_timestamp()
-            OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}')) = 0`;
-        return stage.database.value<boolean>(sql);
-      });
+      // Not now(): that is before the snapshot, and what another relay did between the two would count as later.
+      const sql = `SELECT ((SELECT count(*) FROM ${schema}.queue WHERE due_at <= clock_timestamp())
+        + (SELECT count(*) FROM ${schema}.deliveries WHERE lease IS NOT NULL OR due_at <= clock_timestamp()
+          OR (attempt = 0 AND snoozes = 0 AND due_at <= clock_timestamp() + interval '${busyFor}')))::int`;
+      await reaches('what is due and not handled', 0, () => stage.database.value<number>(sql));
     },
     drained: async (durable) => {
-      await eventually('the queue and the deliveries are empty', () =>
-        stage.database.value<boolean>(
-          `SELECT NOT EXISTS (SELECT 1 FROM outbox.queue) AND NOT EXISTS
-            (SELECT 1 FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1)`,
-          [durable ?? null],
-        ),
+      const sql = `SELECT ((SELECT count(*) FROM outbox.queue) + (SELECT count(*) FROM outbox.deliveries d
+        JOIN outbox.durables n ON n.id = d.durable WHERE $1::text IS NULL OR n.name = $1))::int`;
+      await reaches('rows of the queue and the deliveries', 0, () =>
+        stage.database.value<number>(sql, [durable ?? null]),
       );
     },
   };

@@ -90,7 +90,7 @@ describe('a server that refuses for a while', () => {
     await load.end();
     const ids = await stored(site);
     expect(ids).toEqual(expect.arrayContaining(load.committed));
-    await site.handledOnce(ids, 60_000);
+    await site.handledOnce(ids);
     await nothingCharged(site, cuts);
     // An outage is a warning.
     expect(app.log.matching(/^error/)).toEqual([]);
@@ -206,7 +206,7 @@ describe('a standby is promoted under load', () => {
     expect(lost.filter((id) => reached.has(id))).toEqual([]);
     for (const table of ['outbox.handled', 'outbox.deliveries', 'outbox.queue', 'effects'])
       expect(await site.database.query(`SELECT * FROM ${table} WHERE event_id = ANY ($1)`, [lost])).toEqual([]);
-    await site.handledOnce(ids, 60_000);
+    await site.handledOnce(ids);
     expect(await site.attemptsCharged()).toBe(0);
     expect(await site.interruptions()).toEqual({});
   });

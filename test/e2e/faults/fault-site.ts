@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { eventually } from '../../support/eventually.js';
+import { eventually, reaches } from '../../support/eventually.js';
 import { bootApp, type TestApp, type TestAppOptions } from '../../support/test-app.js';
 import { createDatabase, type TestDatabase } from '../../support/test-database.js';
 import type { Task } from '../../support/worker-main.js';
@@ -69,17 +69,13 @@ export class FaultSite {
   }
 
   /** Waits until all are handled, and checks that each is so once: one mark, one effect. */
-  async handledOnce(ids: readonly string[], withinMs?: number): Promise<void> {
+  async handledOnce(ids: readonly string[]): Promise<void> {
     const { database } = this;
-    await eventually(
-      `${ids.length} events are handled`,
-      async () =>
-        ids.length ===
-        (await database.value<number>(
-          `SELECT count(*)::int FROM outbox.handled WHERE event_id = ANY ($1::uuid[]) AND verdict = 'd'`,
-          [ids],
-        )),
-      withinMs,
+    await reaches('events that are handled', ids.length, () =>
+      database.value<number>(
+        `SELECT count(*)::int FROM outbox.handled WHERE event_id = ANY ($1::uuid[]) AND verdict = 'd'`,
+        [ids],
+      ),
     );
     expect(
       await database.query(

@@ -89,7 +89,7 @@ describe('an outage is not a failure', () => {
     // A publisher may have been told of an error though its COMMIT went through: what is stored is what counts.
     const stored = (await site.database.query<{ id: string }>('SELECT id FROM outbox.events')).map((row) => row.id);
     expect(stored).toEqual(expect.arrayContaining(committed));
-    await site.handledOnce(stored, 60_000);
+    await site.handledOnce(stored);
     expect(await site.attemptsCharged()).toBe(0);
     for (const n of Object.values(await site.interruptions())) expect(n).toBe(1);
     expect(said).toBeGreaterThan(0);
@@ -119,7 +119,7 @@ describe('an outage is not a failure', () => {
     await eventually('the sweep has seen its number', async () => (await workers()).length === 1, 30_000);
     other.signal('SIGCONT');
     other.go();
-    await site.handledOnce(ids, 60_000);
+    await site.handledOnce(ids);
     expect(await site.attemptsCharged()).toBe(0);
     for (const [id, n] of Object.entries(await site.interruptions())) expect([ran.has(id), n]).toEqual([true, 1]);
   });
