@@ -332,7 +332,7 @@ describe('the relay is woken by the commit', () => {
     app = await stage.boot({
       providers: [subscriber(event, 'ledger', (given, context) => effect(given, context))],
       manifest: { emits: [event] },
-      outbox: { relay: { poll: '60s' } },
+      outbox: { relay: { poll: '10m' } },
     });
     await relayRests();
   });
