@@ -39,7 +39,8 @@ describe.each([
   /** So often every job of this process has been looked at. */
   async function looks(count: number): Promise<void> {
     const from = here.of('test.metronome');
-    await eventually(`${count} ticks`, () => here.of('test.metronome') >= from + count);
+    for (let n = 1; n <= count; n++)
+      await eventually(`tick ${n} of ${count}`, () => here.of('test.metronome') >= from + n);
   }
 
   /** The job has run for the last time, and does not run within so many looks. */

@@ -14,7 +14,7 @@ function metronome(name = 'test.metronome') {
   let ticks = 0;
   const looks = async (count: number): Promise<void> => {
     const from = ticks;
-    await eventually(`${count} ticks`, () => ticks >= from + count);
+    for (let n = 1; n <= count; n++) await eventually(`tick ${n} of ${count}`, () => ticks >= from + n);
   };
   return { provider: job(name, { every: '100ms' }, () => (ticks += 1)), looks };
 }

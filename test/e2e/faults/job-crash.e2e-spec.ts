@@ -10,7 +10,6 @@ const looksMs = 4_000;
 const tick: JobTask = { name: 'test.tick', schedule: '* * * * * *', ms: 20 };
 /** One that rests for a while between its slots. */
 const calm: JobTask = { ...tick, schedule: '*/3 * * * * *' };
-const severalMs = 40_000;
 
 describe('a process that dies or stops while its job runs', () => {
   let site: JobSite;
@@ -60,7 +59,7 @@ describe('a process that dies or stops while its job runs', () => {
     await site.process([calm]);
     await betweenSlots();
     await first.kill();
-    await site.ticks('test.tick', 3, severalMs);
+    await site.ticks('test.tick', 3);
     const { runs, distinct } = await site.figures('test.tick');
     expect(runs).toBe(distinct);
   });
@@ -74,10 +73,10 @@ describe('a process that dies or stops while its job runs', () => {
     expect(await site.runs('test.tick')).toHaveLength(1);
     first.signal('SIGCONT');
     first.go();
-    await site.ticks('test.tick', 2, severalMs);
+    await site.ticks('test.tick', 2);
     await betweenSlots();
     await second.kill();
-    await site.ticks('test.tick', 2, severalMs);
+    await site.ticks('test.tick', 2);
     const [run] = await site.runs('test.tick');
     expect(run).toMatchObject({ slot: held.slot, attempt: 1, how: 'returned', reason: null });
     const { runs, distinct } = await site.figures('test.tick');
@@ -89,9 +88,9 @@ describe('a process that dies or stops while its job runs', () => {
     await site.process([calm]);
     await betweenSlots();
     first.signal('SIGSTOP');
-    await site.ticks('test.tick', 3, severalMs);
+    await site.ticks('test.tick', 3);
     first.signal('SIGCONT');
-    await site.ticks('test.tick', 3, severalMs);
+    await site.ticks('test.tick', 3);
     const { runs, distinct } = await site.figures('test.tick');
     expect(runs).toBe(distinct);
   });

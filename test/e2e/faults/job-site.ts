@@ -81,18 +81,13 @@ export class JobSite {
     return eventually(`run ${count} of '${name}'`, async () => (await this.runs(name))[count - 1], withinMs);
   }
 
-  /** Waits for so many new slots of a job. */
+  /** Waits for so many new slots of a job, for each of them so long. */
   async ticks(name: string, count: number, withinMs?: number): Promise<void> {
     const now = await this.witness.value<Date>('SELECT clock_timestamp()');
-    await eventually(
-      `${count} more ticks of '${name}'`,
-      async () =>
-        (await this.witness.value<number>(
-          'SELECT count(DISTINCT slot)::int FROM runs WHERE job = $1 AND slot > $2 AND ended IS NOT NULL',
-          [name, now],
-        )) >= count,
-      withinMs,
-    );
+    const sql = 'SELECT count(DISTINCT slot)::int FROM runs WHERE job = $1 AND slot > $2 AND ended IS NOT NULL';
+    const seen = () => this.witness.value<number>(sql, [name, now]);
+    for (let n = 1; n <= count; n++)
+      await eventually(`tick ${n} of ${count} of '${name}'`, async () => (await seen()) >= n, withinMs);
   }
 
   /** Waits until a job of every so many seconds rests: its last run is on record, and its next slot is not near. */
