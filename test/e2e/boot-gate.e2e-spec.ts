@@ -391,7 +391,7 @@ describe('a wrong set-up does not boot', () => {
     });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream?.on('data', (data) => (output += String(data)));
-    const limit = setTimeout(() => child.kill('SIGKILL'), 20_000);
+    const limit = setTimeout(() => child.kill('SIGKILL'), 90_000);
     const [code, signal] = await once(child, 'close');
     clearTimeout(limit);
     expect({ code, signal }).not.toEqual({ code: 0, signal: null });
