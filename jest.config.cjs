@@ -19,6 +19,7 @@ const esmPackages = [
 ];
 
 const shared = {
+  setupFilesAfterEnv: ['<rootDir>/test/support/once-more.ts'],
   testEnvironment: 'node',
   transform: {
     '^.+\\.(t|j|mj)s$': [

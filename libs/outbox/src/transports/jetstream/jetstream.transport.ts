@@ -129,7 +129,7 @@ class JetstreamTransport implements Transport {
       watchdog.nudge();
       for (const puller of this.pullers) puller.nudge();
     });
-    // The package would go on with open requests by itself, when it comes to it: up to ten seconds after a server's restart.
+    // The package would go on with open requests by itself, when it comes to it: up to five seconds after a server's restart.
     link.onDown(() => {
       for (const puller of this.pullers) puller.reset();
     });

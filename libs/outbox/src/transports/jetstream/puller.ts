@@ -11,8 +11,8 @@ import type { Link } from './link.js';
 import { brokerWords } from './nats-errors.js';
 import { typeOf } from './subjects.js';
 
-/** One request stays open so long; messages come as they are published. */
-const openMs = 10_000;
+/** One request stays open so long; messages come as they are published. A paused process is given some for as long, in vain. */
+const openMs = 5_000;
 /** The server says so often that it is there; when it does not, the consumer is looked for. */
 const heartbeatMs = 1_000;
 const idleMs = 1_000;
