@@ -162,13 +162,13 @@ describe('a standby is promoted under load', () => {
   let site: FaultSite;
   let standby: string;
 
-  beforeAll(async () => {
+  beforeEach(async () => {
     server = await ServerProcess.start();
     standby = await server.standby();
     proxy = await TcpProxy.before(server.url);
     site = await FaultSite.open(proxy.url);
   });
-  afterAll(async () => {
+  afterEach(async () => {
     try {
       await site?.close();
     } finally {
