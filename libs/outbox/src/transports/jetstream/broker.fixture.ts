@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach } from '@jest/globals';
 import { connect, type JetStreamClient, type JetStreamManager, type NatsConnection, type StreamConfig } from 'nats';
+import { BrokerSite } from '../../../../../test/support/broker-site.js';
 import { CapturedLog } from '../../../../../test/support/test-app.js';
 import { natsUrl } from '../../../../../test/support/test-database.js';
 import type { ServedDurable } from '../../core/transport.js';
@@ -41,6 +42,34 @@ export function useBroker(url: () => string = natsUrl): Broker {
     },
     name: () => `t-${randomBytes(6).toString('hex')}`,
     config: async (stream) => (await manager.streams.info(stream)).config,
+  };
+}
+
+/** A site with a server of its own for each test, and a plain client's hands on what is on it. */
+export function useBrokerSite(): { readonly site: BrokerSite; readonly manager: JetStreamManager } {
+  let site: BrokerSite | undefined;
+  let admin: NatsConnection | undefined;
+  let manager: JetStreamManager | undefined;
+  beforeEach(async () => {
+    site = await BrokerSite.open();
+    admin = await connect({ servers: site.server.url });
+    manager = await admin.jetstreamManager();
+  });
+  afterEach(async () => {
+    await admin?.close();
+    await site?.close();
+  });
+  const there = <T>(part: T | undefined): T => {
+    if (!part) throw new Error('the site is there from beforeEach on');
+    return part;
+  };
+  return {
+    get site() {
+      return there(site);
+    },
+    get manager() {
+      return there(manager);
+    },
   };
 }
 
