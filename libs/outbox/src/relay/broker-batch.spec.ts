@@ -64,6 +64,24 @@ describe('a batch for a broker', () => {
     expect(await queued()).toHaveLength(1);
   });
 
+  it('takes out of the queue what arrived, keeps what did not, uncharged, and says what is wrong', async () => {
+    await publish("'{}'", 3);
+    let sent = '';
+    const half = async (events: readonly OutgoingRow[]): Promise<SendResult> => {
+      sent = events[1]?.id ?? '';
+      return {
+        outcomes: events.map(({ id }) => ({ kind: id === sent ? 'sent' : 'unsent' })),
+        trouble: new Error('cut'),
+      };
+    };
+    await expect(batch(half)).rejects.toThrow('cut');
+    const left = await store.query<{ event_id: string; attempts: number }>(
+      'SELECT event_id, attempts FROM outbox.queue',
+    );
+    expect(left.map(({ attempts }) => attempts)).toEqual([0, 0]);
+    expect(left.map(({ event_id }) => event_id)).not.toContain(sent);
+  });
+
   it('of large events takes some at a time, and says that more wait', async () => {
     // Random, so that it is stored as large as it is.
     await publish(
