@@ -46,7 +46,8 @@ describeWithOwnNats('the demo over JetStream', () => {
   }, 240_000);
 
   it('handles every event once in one process, and its messages carry the first deliveries', async () => {
-    const before = await bench.database.value<Date>('SELECT clock_timestamp()');
+    // The run before has looked at them a moment ago, and left its watermarks.
+    await bench.database.query('UPDATE outbox.durables SET looked_at = NULL, verified_to = NULL');
     const ended = await bench.run(['--once', '--transport', 'jetstream', '--events', '40']);
     expect(resultOf(ended)).toMatchObject({
       ok: true,
@@ -61,8 +62,7 @@ describeWithOwnNats('the demo over JetStream', () => {
     });
     // Only a durable that a broker serves has a watermark.
     const served = await bench.database.query<{ name: string }>(
-      'SELECT name FROM outbox.durables WHERE looked_at > $1 AND verified_to IS NOT NULL ORDER BY name',
-      [before],
+      'SELECT name FROM outbox.durables WHERE verified_to IS NOT NULL ORDER BY name',
     );
     expect(served.map(({ name }) => name)).toEqual(['audit', 'blob-remover', 'ledger', 'receipt-mail']);
     expect(ended.left).toEqual([]);
