@@ -78,7 +78,8 @@ export class Lanes {
   /** Whether one that expects more has room for it; if so, none expects it any longer. */
   takesMore(roomOf: (lane: Lane) => number): boolean {
     const hungry = [...this.all.values()].filter((lane) => !lane.stuck && this.hungry.has(lane.durable));
-    if (!hungry.some((lane) => lane.waiting.length <= roomOf(lane))) return false;
+    // Without any room a nudged taker would find nothing to do but to expect more, and be nudged again, for ever.
+    if (!hungry.some((lane) => roomOf(lane) > 0 && lane.waiting.length <= roomOf(lane))) return false;
     this.hungry.clear();
     return true;
   }

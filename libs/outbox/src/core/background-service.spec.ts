@@ -40,6 +40,24 @@ describe('a background service', () => {
     expect(loop.most).toBe(1);
   });
 
+  it('leaves timers and sockets their turn, even one that is nudged in every turn and waits for nothing', async () => {
+    const wake = new WakeSignal();
+    const loop = new Loop(
+      async () => {
+        // In one microtask after the other this would go on for ever, and nothing else ever again.
+        if (loop.turns < 100_000) wake.nudge();
+        return 60_000;
+      },
+      [],
+      wake,
+    );
+    loop.start();
+    await pause(5);
+    expect(loop.turns).toBeGreaterThan(1);
+    expect(loop.turns).toBeLessThan(100_000);
+    await loop.stop();
+  });
+
   it('may be stopped before it starts', async () => {
     const loop = new Loop(async () => 0);
     await loop.stop();

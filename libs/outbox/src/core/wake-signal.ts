@@ -1,3 +1,5 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
+
 /** Something that can be told that there is work. */
 export interface Nudge {
   /** `ageMs`: how long ago the oldest of it was written; it was committed just now. */
@@ -29,6 +31,9 @@ export class WakeSignal implements Nudge {
   /** Resolves after `milliseconds`, at a nudge, or when `signal` aborts, whichever is first; takes the nudge with it. */
   async wait(milliseconds: number, signal: AbortSignal): Promise<void> {
     if (!this.nudged && !signal.aborted) await this.sleep(milliseconds, signal);
+    // A loop nudged in every turn, whose turns wait for nothing, would go round in microtasks: no timer and no socket of
+    // the process would ever have its turn again.
+    else await othersFirst();
     this.nudged = false;
   }
 
