@@ -83,6 +83,7 @@ module.exports = {
   maxWorkers: 3,
   // A test ends when it has seen what it waits for; this is for a busy machine, and for tests that hang.
   testTimeout: 180_000,
+  reporters: ['default', '<rootDir>/test/support/stuck-reporter.cjs'],
   projects: [
     {
       ...shared,
