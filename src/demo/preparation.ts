@@ -6,6 +6,7 @@ import { DemoTables1764374400001 } from '../../migrations/1764374400001-demo-tab
 import { Outbox21764374400002 } from '../../migrations/1764374400002-outbox-2.js';
 import { DemoJobs1764374400003 } from '../../migrations/1764374400003-demo-jobs.js';
 import { Outbox31764374400004 } from '../../migrations/1764374400004-outbox-3.js';
+import { Outbox41764374400005 } from '../../migrations/1764374400005-outbox-4.js';
 import { DemoError, wordsOf } from './demo-error.js';
 
 /** Holds what the migrations grant; the roles that log in are members of it. */
@@ -99,6 +100,7 @@ async function migrate(url: string): Promise<void> {
       Outbox21764374400002,
       DemoJobs1764374400003,
       Outbox31764374400004,
+      Outbox41764374400005,
     ],
     migrationsTableName: 'outbox_demo_migrations',
   });

@@ -109,14 +109,14 @@ describe('a wrong set-up does not boot', () => {
     const version = (set: string) => stage.database.query(`UPDATE outbox.schema_version SET ${set}`);
 
     it('that is missing: it names the migration', () =>
-      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 3 })'));
+      refused(verify, 'schema', /no outbox schema 'outbox'/, 'await outboxSchema.up(queryRunner, { to: 4 })'));
 
     it('that is missing under another name', () =>
       refused(
         { outbox: { schema: { name: 'elsewhere', onStart: 'verify' } } },
         'schema',
         /'elsewhere'/,
-        /to: 3, schema: 'elsewhere'/,
+        /to: 4, schema: 'elsewhere'/,
       ));
 
     it('that is too old, or too new', async () => {
@@ -126,7 +126,7 @@ describe('a wrong set-up does not boot', () => {
         verify,
         'schema',
         /is at version 1, this library needs 3/,
-        /outboxSchema\.up\(queryRunner, \{ to: 3 \}\)/,
+        /outboxSchema\.up\(queryRunner, \{ to: 4 \}\)/,
       );
       await owner((source) => outboxSchema.up(source));
       await version('version = 3, min_library = 99');

@@ -331,8 +331,8 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       expect(await may('outbox.unique_keys')).toBe(true);
       await old.query('SELECT * FROM outbox.job_state');
       await old.query('SELECT outbox.forget_marks(0)');
-      await outboxSchema.up(owner, { to: 3 });
-      for (const sql of outboxSchema.grants({ to: 3, ...named })) await owner.query(sql);
+      await outboxSchema.up(owner, { to: 4 });
+      for (const sql of outboxSchema.grants({ to: 4, ...named })) await owner.query(sql);
       const claim = `SELECT claimed FROM outbox.claim_message_0('019a0000-0000-7000-8000-000000000000', 1::smallint, 1)`;
       expect((await old.query(claim)).rows).toEqual([{ claimed: false }]);
       await old.query('SELECT installation FROM outbox.schema_version');
@@ -340,7 +340,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
       await outboxSchema.up(owner);
       // Twice, and as the newest, is the same.
       for (const sql of outboxSchema.grants(named)) await owner.query(sql);
-      expect(outboxSchema.grants(named)).toEqual(outboxSchema.grants({ to: 3, ...named }));
+      expect(outboxSchema.grants(named)).toEqual(outboxSchema.grants({ to: 4, ...named }));
     } finally {
       await owner.destroy();
       await database.drop();

@@ -11,6 +11,11 @@ export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
+export type { ActionOutcome, ManyCounts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './inspect/actions.js';
+export type { ActionOptions } from './inspect/audit.js';
+export type { Cancelled, CancelOptions, CancelQuery } from './inspect/cancelling.js';
+export type { DeliveryInfo, DeliveryState, EventInfo } from './inspect/delivery-info.js';
+export type { ExplainQuery, ExplainReason, Explanation, Finding } from './inspect/explain.js';
 export { OutboxHealth } from './inspect/health.service.js';
 export type {
   DeadLetterFigures,
@@ -26,6 +31,12 @@ export type {
   WaitingDurable,
   WorkerFigures,
 } from './inspect/health-report.js';
+export { OutboxInspector } from './inspect/inspector.js';
+export type { AttemptInfo, DeliveryFilter, DeliveryPage, EventDetails, PageOptions } from './inspect/listing.js';
+export type { DurableOverview, Overview, OverviewQuery } from './inspect/overview.js';
+export type { Pause, PauseOptions, PauseTarget } from './inspect/pauses.js';
+export type { JobRunInfo, PeriodicInfo } from './inspect/periodic.js';
+export type { EndedDelivery, WaitOptions } from './inspect/waiting.js';
 export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
 export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
 export { PeriodicJob } from './jobs/periodic-job.decorator.js';

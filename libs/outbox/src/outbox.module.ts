@@ -14,6 +14,7 @@ import type { DataSource } from 'typeorm';
 import { EventPublisher } from './events/event-publisher.js';
 import { type EventManifest, KnownEvents } from './events/known-events.js';
 import { OutboxHealth } from './inspect/health.service.js';
+import { OutboxInspector } from './inspect/inspector.js';
 import { OutboxLifecycle } from './outbox.lifecycle.js';
 import { type OutboxOptions, OutboxSettings } from './outbox.options.js';
 import { type OutboxParts, wire } from './outbox.wiring.js';
@@ -128,10 +129,11 @@ function root(
       { provide: Outbox, useFactory: (parts: OutboxParts) => parts.outbox, inject: [PARTS] },
       { provide: DeadLetters, useFactory: (parts: OutboxParts) => parts.deadLetters, inject: [PARTS] },
       { provide: OutboxHealth, useFactory: (parts: OutboxParts) => parts.health, inject: [PARTS] },
+      { provide: OutboxInspector, useFactory: (parts: OutboxParts) => parts.inspector, inject: [PARTS] },
       { provide: Durables, useFactory: (parts: OutboxParts) => parts.durables, inject: [PARTS] },
       { provide: OutboxLifecycle, useFactory: (parts: OutboxParts) => parts.lifecycle, inject: [PARTS] },
     ],
-    exports: [Outbox, EventPublisher, DeadLetters, Durables, OutboxHealth, KnownEvents],
+    exports: [Outbox, EventPublisher, DeadLetters, Durables, OutboxHealth, OutboxInspector, KnownEvents],
   };
 }
 

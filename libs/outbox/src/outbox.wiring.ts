@@ -10,7 +10,16 @@ import { ProviderScan } from './core/provider-scan.js';
 import { ThrottledLog } from './core/throttled-log.js';
 import type { EventPublisher } from './events/event-publisher.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
+import { Actions } from './inspect/actions.js';
+import { Canceller } from './inspect/cancelling.js';
+import { Explainer } from './inspect/explain.js';
 import { OutboxHealth } from './inspect/health.service.js';
+import { OutboxInspector } from './inspect/inspector.js';
+import { DeliveryReader } from './inspect/listing.js';
+import { OverviewReader } from './inspect/overview.js';
+import { Pauses } from './inspect/pauses.js';
+import { PeriodicReader } from './inspect/periodic.js';
+import { Waiter } from './inspect/waiting.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
 import { addLibraryJob } from './jobs/library-job.js';
@@ -39,6 +48,7 @@ export interface OutboxParts {
   readonly deadLetters: DeadLetters;
   readonly durables: Durables;
   readonly health: OutboxHealth;
+  readonly inspector: OutboxInspector;
   readonly lifecycle: OutboxLifecycle;
 }
 
@@ -55,6 +65,7 @@ export function wire(input: WiringInput): OutboxParts {
     expression: settings.retentionSchedule,
     run: ({ signal }) => purge.run(signal),
   });
+  const durables = new Durables(database, input.log);
   return {
     outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
@@ -66,7 +77,8 @@ export function wire(input: WiringInput): OutboxParts {
       known: input.catalog,
     }),
     deadLetters: new DeadLetters(database, base.wakeTakers),
-    durables: new Durables(database, input.log),
+    durables,
+    inspector: inspector(base, durables),
     lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
     health: new OutboxHealth(
       database,
@@ -77,6 +89,20 @@ export function wire(input: WiringInput): OutboxParts {
       () => (works(settings) ? (base.transport.problems?.() ?? []) : []),
     ),
   };
+}
+
+function inspector({ database }: Foundation, durables: Durables): OutboxInspector {
+  return new OutboxInspector({
+    overview: new OverviewReader(database),
+    deliveries: new DeliveryReader(database),
+    explainer: new Explainer(database),
+    waiter: new Waiter(database),
+    canceller: new Canceller(database),
+    actions: new Actions(database),
+    pauses: new Pauses(database),
+    periodic: new PeriodicReader(database),
+    retire: (durable) => durables.retire(durable),
+  });
 }
 
 function lifecycle(

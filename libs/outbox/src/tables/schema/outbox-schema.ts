@@ -98,7 +98,8 @@ async function apply(
   sql: string,
   after: SchemaVersion | undefined,
 ): Promise<void> {
-  await runner.query(inSchema(schema, sql));
+  const { registration } = lockKeys(schema);
+  await runner.query(inSchema(schema, sql).replaceAll('{registration}', `${registration}`));
   if (!after) return;
   await runner.query(`UPDATE ${schema}.schema_version SET version = $1, min_library = $2, installed_at = now()`, [
     after.version,

@@ -23,6 +23,7 @@ const since = (version: number, ...needs: Privilege[]): Privilege[] => needs.map
 /** A privilege on a partitioned table does not reach a statement that names one of its partitions. */
 const ring = (name: string): string[] => Array.from({ length: 10 }, (_, bucket) => `${name}_${bucket}`);
 
+const cancelling = call('cancel', 'cancel_unique', 'cancel_subject');
 const event = 'tenant_id type subject payload headers unique_key';
 
 /**
@@ -37,6 +38,7 @@ const publisher: readonly Privilege[] = [
   table('scheduled', 'INSERT', `id due_at ${event}`),
   table('unique_keys', 'SELECT INSERT', 'tenant type key event_id expires_at'),
   table('unique_keys', 'UPDATE', 'event_id expires_at'),
+  ...since(4, cancelling),
 ];
 
 /** Relays, handles, runs jobs, forgets; publishes as well, since handlers do. UPDATE where it locks rows, too: FOR UPDATE asks for it. */
@@ -65,6 +67,7 @@ const worker: readonly Privilege[] = [
     call('claim_tenant', 'forget_events', 'forget_marks'),
   ),
   ...since(3, call(...ring('claim_message'))),
+  ...since(4, table('pauses', 'SELECT UPDATE'), cancelling),
 ];
 
 /** Reads everything, and changes nothing. */
@@ -78,9 +81,10 @@ const operator: readonly Privilege[] = [
   ),
   call('uuid7_floor', 'bucket'),
   ...since(2, table(['job_state', 'job_runs', 'job_tenants'], 'SELECT')),
+  ...since(4, table(['pauses', 'audit', 'pauses_active', 'deliveries_running', 'deliveries_state'], 'SELECT')),
 ];
 
-/** Beside reading: retries and resolves dead letters (`DeadLetters`). */
+/** Beside reading: all that `OutboxInspector`, `DeadLetters` and `Durables` do. */
 const retrier: readonly Privilege[] = [
   ...operator,
   table('dead_letters', 'UPDATE', 'resolved_at resolution'),
@@ -88,6 +92,15 @@ const retrier: readonly Privilege[] = [
   table('deliveries', 'INSERT', 'event_id durable'),
   // Letters of the relay go back into the queue.
   ...since(3, table('queue', 'INSERT', 'event_id')),
+  ...since(
+    4,
+    table('pauses', 'INSERT UPDATE'),
+    table('audit', 'INSERT', 'who action what why'),
+    table('deliveries', 'UPDATE DELETE'),
+    table(['durables', 'durable_types'], 'UPDATE'),
+    table('job_state', 'UPDATE', 'asked_at asked_by'),
+    cancelling,
+  ),
 ];
 
 export const privilegesOf: Readonly<Record<Actor, readonly Privilege[]>> = { publisher, worker, operator, retrier };

@@ -1,6 +1,7 @@
 import { v1 } from './v1.js';
 import { v2 } from './v2.js';
 import { v3 } from './v3.js';
+import { v4 } from './v4.js';
 
 /** One step of the schema. Append only: a released version never changes. */
 export interface SchemaVersion {
@@ -10,16 +11,16 @@ export interface SchemaVersion {
   readonly down: string;
 }
 
-export const schemaVersions: readonly SchemaVersion[] = [v1, v2, v3];
+export const schemaVersions: readonly SchemaVersion[] = [v1, v2, v3, v4];
 
 /** The version this library needs at least. */
-export const neededVersion = 3;
+export const neededVersion = 4;
 
 /** The newest version this library knows how to install. */
 export const newestVersion = schemaVersions.length;
 
 /** This library's level: a schema whose `min_library` is higher has moved on without it. */
-export const libraryLevel = 3;
+export const libraryLevel = 4;
 
 /** The ring of day partitions, fixed since version 1 (`schema_version.ring`, `schema_version.bucket_ms`). */
 const ring = 10n;
