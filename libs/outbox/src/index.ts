@@ -46,6 +46,7 @@ export {
   HandlerTimeoutError,
   InterruptedError,
   InvalidEventError,
+  InvalidFilterError,
   NestedTransactionLeftOpenError,
   NotInTransactionError,
   OutboxBootError,

@@ -263,6 +263,19 @@ export class DurableServedError extends OutboxError {
   }
 }
 
+/** A filter, a page or a cursor given to the inspector says something that cannot be. */
+export class InvalidFilterError extends OutboxError {
+  readonly code = 'OUTBOX_INVALID_FILTER';
+
+  constructor(
+    /** The option it is about. */
+    readonly option: string,
+    problem: string,
+  ) {
+    super(`'${option}' ${problem}`);
+  }
+}
+
 /** A request about the schema that cannot be carried out as asked. */
 export class SchemaError extends OutboxError {
   readonly code = 'OUTBOX_SCHEMA';

@@ -36,6 +36,7 @@ const handBackMs = 2_000;
 export class ConsumerService implements DeliveryReceiver {
   private readonly lanes = new Lanes();
   private readonly underway = new Map<Handling, Delivery>();
+  private readonly begun = new WeakMap<Handling, number>();
   private readonly throttled: ThrottledLog;
   private slots = 1;
   private state: 'open' | 'quiet' | 'stopped' = 'open';
@@ -70,6 +71,16 @@ export class ConsumerService implements DeliveryReceiver {
 
   get running(): number {
     return this.underway.size;
+  }
+
+  /** What the views call running: event id, durable, milliseconds since it began. */
+  get inFlight(): readonly (readonly [string, number, number])[] {
+    const now = performance.now();
+    return [...this.underway].map(([handling, { eventId, durable }]) => [
+      eventId,
+      durable,
+      Math.round(now - (this.begun.get(handling) ?? now)),
+    ]);
   }
 
   room(): ReadonlyMap<number, number> {
@@ -185,6 +196,7 @@ export class ConsumerService implements DeliveryReceiver {
     const handling = this.handler.handle(delivery, lane.subscription, () => this.state === 'stopped');
     lane.running += 1;
     this.underway.set(handling, delivery);
+    this.begun.set(handling, performance.now());
     const verdict = this.verdict(delivery, handling);
     void this.finish(lane, handling, verdict);
     return verdict;

@@ -44,3 +44,7 @@ export interface EventInfo {
   readonly headers: Readonly<Record<string, string>>;
   readonly publishedAt: Date;
 }
+
+export function dateOf(milliseconds: number | null): Date | null {
+  return milliseconds === null ? null : new Date(milliseconds);
+}

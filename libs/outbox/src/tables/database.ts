@@ -9,6 +9,9 @@ import { EventsTable } from './events.table.js';
 import { HandledTable } from './handled.table.js';
 import { HealthTable } from './health.table.js';
 import { type ConnectionHooks, type ConnectionPath, InfrastructureConnection } from './infrastructure-connection.js';
+import { InspectEventTable } from './inspect-event.table.js';
+import { InspectListTable } from './inspect-list.table.js';
+import { InspectOverviewTable } from './inspect-overview.table.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { QueueTable } from './queue.table.js';
@@ -17,6 +20,7 @@ import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
 import { type BatchResults, sendBatch, useNames } from './wire/batch.js';
+import { commit, rollback, snapshot } from './wire/control.js';
 import { type Bound, type Statement, statement } from './wire/statement.js';
 import { WorkersTable } from './workers.table.js';
 
@@ -49,6 +53,9 @@ export class Database {
   readonly retention: RetentionTable;
   readonly reconcile: ReconcileTable;
   readonly health: HealthTable;
+  readonly inspectList: InspectListTable;
+  readonly inspectEvent: InspectEventTable;
+  readonly inspectOverview: InspectOverviewTable;
   readonly facts: ServerFacts;
 
   /** What the boot gate found out about the application's connections; what is published before uses no names. */
@@ -58,6 +65,10 @@ export class Database {
   readonly nothing = statement('nothing', 'SELECT 1 WHERE false');
   /** NOTIFY for whoever listens on this outbox's channel. Parameters: what is new. */
   readonly notify: Statement;
+  private readonly reading = statement(
+    'reading',
+    `SELECT ${['enable_seqscan', 'enable_bitmapscan', 'jit'].map((name) => `set_config('${name}', 'off', true)`).join(', ')}, set_config('statement_timeout', '10000', true)`,
+  );
   /** Parameters: the pid of a backend. */
   readonly terminate = statement('terminate', 'SELECT pg_terminate_backend($1::int)');
 
@@ -79,6 +90,9 @@ export class Database {
     this.retention = new RetentionTable(schema);
     this.reconcile = new ReconcileTable(schema);
     this.health = new HealthTable(schema, keys);
+    this.inspectList = new InspectListTable(schema);
+    this.inspectEvent = new InspectEventTable(schema);
+    this.inspectOverview = new InspectOverviewTable(schema);
     this.notify = statement('notify', `SELECT pg_notify('${this.channel}', $1::text)`);
     this.facts = new ServerFacts(schema);
   }
@@ -140,6 +154,27 @@ export class Database {
     const runner = this.dataSource.createQueryRunner('master');
     try {
       return await sendBatch(await this.clientOf(runner), statements);
+    } finally {
+      await runner.release();
+    }
+  }
+
+  /**
+   * The same of one snapshot, so that what moves on meanwhile is seen in one place, by index alone: statements that were
+   * planned on empty tables would read full ones to their end. Reads only, takes no lock, and ends within ten seconds.
+   */
+  async snapshot<const S extends readonly Bound[]>(...statements: S): Promise<BatchResults<S>> {
+    const runner = this.dataSource.createQueryRunner('master');
+    try {
+      const client = await this.clientOf(runner);
+      try {
+        const [, , ...answers] = await sendBatch(client, [snapshot, this.reading(), ...statements, commit]);
+        answers.pop();
+        return answers as unknown as BatchResults<S>;
+      } catch (error) {
+        await sendBatch(client, [rollback]).catch(() => {});
+        throw error;
+      }
     } finally {
       await runner.release();
     }

@@ -36,15 +36,16 @@ CREATE INDEX audit_at ON outbox.audit (at);
 
 CREATE INDEX IF NOT EXISTS events_subject ON outbox.events (subject) WHERE subject IS NOT NULL;
 CREATE INDEX scheduled_subject ON outbox.scheduled (subject) WHERE subject IS NOT NULL;
-CREATE INDEX handled_cancelled ON outbox.handled (event_id) WHERE verdict = 'c';
-CREATE INDEX dead_letters_event ON outbox.dead_letters (event_id DESC, durable DESC) WHERE resolved_at IS NULL;
+CREATE INDEX handled_ended ON outbox.handled (event_id, durable) WHERE verdict <> 'd';
+CREATE INDEX dead_letters_event ON outbox.dead_letters (event_id) WHERE resolved_at IS NULL OR durable = '#relay';
+CREATE INDEX dead_letters_durable ON outbox.dead_letters (durable, dead_at) WHERE resolved_at IS NULL;
 ALTER TABLE outbox.job_state ADD COLUMN asked_at timestamptz, ADD COLUMN asked_by text;
 COMMENT ON COLUMN outbox.job_state.asked_at IS 'the slot of one more run, now';
 ${claimsUp}${cancelUp}${viewsUp}`,
   down: `
 ${viewsDown}${cancelDown}${claimsDown}
 ALTER TABLE outbox.job_state DROP COLUMN IF EXISTS asked_at, DROP COLUMN IF EXISTS asked_by;
-DROP INDEX IF EXISTS outbox.dead_letters_event, outbox.handled_cancelled, outbox.scheduled_subject, outbox.events_subject, outbox.deliveries_parked;
+DROP INDEX IF EXISTS outbox.dead_letters_durable, outbox.dead_letters_event, outbox.handled_ended, outbox.scheduled_subject, outbox.events_subject, outbox.deliveries_parked;
 DROP TABLE IF EXISTS outbox.audit, outbox.pauses;
 `,
 } as const;

@@ -5,6 +5,8 @@ import { command } from './statement.js';
  * said out loud: a role or database default of REPEATABLE READ would turn "taken already" into error 40001.
  */
 export const begin = command('begin', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
+/** Several statements see one moment. */
+export const snapshot = command('snapshot', 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
 export const commit = command('commit', 'COMMIT');
 export const rollback = command('rollback', 'ROLLBACK');
 

@@ -1,6 +1,9 @@
-/** An event is meant for a durable when it is of one of its types and was published after the durable began with that type. */
-const meant = (durable: string, event: string): string =>
-  `EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = ${durable} AND y.ended_at IS NULL AND ${event}.type LIKE y.matcher AND ${event}.created_at >= y.since)`;
+/**
+ * An event is meant for a durable when it is of one of its types and was published after the durable began with that
+ * type; `when` narrows the types.
+ */
+const meant = (durable: string, event: string, when = 'true'): string =>
+  `EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = ${durable} AND y.ended_at IS NULL AND ${event}.type LIKE y.matcher AND ${event}.created_at >= y.since AND ${when})`;
 
 /** Nobody has a verdict, the durable's own or the one for all. */
 const open = (id: string, durable: string): string =>
@@ -8,6 +11,21 @@ const open = (id: string, durable: string): string =>
 
 const rowless = (id: string, durable: string): string =>
   `NOT EXISTS (SELECT 1 FROM outbox.deliveries d WHERE d.event_id = ${id} AND d.durable = ${durable})`;
+
+/**
+ * What a worker says it runs is up to five seconds old: a row that it does not hold any more has ended there. A handler
+ * that ignores its signal and runs again in the same process is said twice.
+ */
+const running = `(SELECT DISTINCT ON (event_id, durable, worker) * FROM outbox.deliveries_running ORDER BY event_id, durable, worker, started_at DESC)`;
+/** A message is held by nobody's row. */
+const runningMessages = `(SELECT DISTINCT ON (event_id, durable) * FROM outbox.deliveries_running ORDER BY event_id, durable, started_at DESC)`;
+
+/** From this event on there may be some without verdict and row: a broker has them, or a back-fill is on its way to them. */
+const unverified = `(SELECT i.id, i.name, i.verified_to, least(outbox.uuid7_floor(i.verified_to), (SELECT y.backfill_to FROM outbox.durable_types y
+    WHERE y.durable = i.id AND y.ended_at IS NULL AND y.backfill_to IS NOT NULL ORDER BY y.backfill_to LIMIT 1)) AS first FROM outbox.durables i WHERE i.state = 'active')`;
+
+/** The letter of a mark; by the newest of the names that its durable has had, because each may have left one. */
+const letterOf = `(SELECT o.error FROM outbox.dead_letters o WHERE h.verdict = 'x' AND o.event_id = h.event_id AND (o.durable = n.name OR o.durable = ANY (n.formerly)) ORDER BY o.dead_at DESC LIMIT 1)`;
 
 /** state, attempts, due_at, since, worker, error, pause: what the branches of the view tell beside the event. */
 const branch = (columns: string, from: string, event = 'e', id = `${event}.id`): string =>
@@ -19,7 +37,8 @@ const branch = (columns: string, from: string, event = 'e', id = `${event}.id`):
  * - `deliveries_running`: what workers said within the last ten seconds that they have in hand;
  * - `deliveries_state`: one row a delivery, in one of six states. What is in the queue has no delivery yet, and stands
  *   there once for each durable that is to get it; so does what a broker holds, of which there is no row at all: left the
- *   queue, no verdict, newer than what the reconciler has verified;
+ *   queue, no verdict, newer than what the reconciler has verified; and what a back-fill has not reached. An event that
+ *   could not be forwarded stands there once, under `#relay`, until it is retried;
  * - `pauses_active`: what is paused now.
  */
 export const viewsUp = `
@@ -36,7 +55,7 @@ ${branch(
   `CASE WHEN r.event_id IS NOT NULL THEN 'running' WHEN d.attempt > 0 OR d.snoozes > 0 OR d.interruptions > 0 THEN 'retryable' ELSE 'pending' END AS state,
   d.attempt AS attempts, d.due_at, r.started_at AS since, r.app AS worker, d.last_error AS error, CASE WHEN d.lease < 0 THEN -d.lease END AS pause`,
   `outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable JOIN outbox.events e ON e.bucket = outbox.bucket(d.event_id) AND e.id = d.event_id
-LEFT JOIN outbox.deliveries_running r ON r.event_id = d.event_id AND r.durable = d.durable
+LEFT JOIN ${running} r ON r.event_id = d.event_id AND r.durable = d.durable AND r.worker = d.lease
 WHERE ${open('d.event_id', 'd.durable')}`,
 )}
 UNION ALL
@@ -54,16 +73,16 @@ ${branch(
 UNION ALL
 ${branch(
   `CASE WHEN r.event_id IS NOT NULL THEN 'running' ELSE 'pending' END, 0::smallint, e.created_at, r.started_at, r.app, NULL, NULL`,
-  `outbox.durables n JOIN outbox.events e ON e.id >= outbox.uuid7_floor(n.verified_to) AND e.id < outbox.uuid7_floor(statement_timestamp()) AND ${meant('n.id', 'e')}
-LEFT JOIN outbox.deliveries_running r ON r.event_id = e.id AND r.durable = n.id
-WHERE n.state = 'active' AND n.verified_to IS NOT NULL AND ${open('e.id', 'n.id')} AND ${rowless('e.id', 'n.id')} AND NOT EXISTS (SELECT 1 FROM outbox.queue q WHERE q.event_id = e.id)
+  `${unverified} n JOIN outbox.events e ON e.id >= n.first AND e.id < outbox.uuid7_floor(statement_timestamp())
+  AND ${meant('n.id', 'e', '(e.id >= outbox.uuid7_floor(n.verified_to) OR e.id > y.backfill_to)')}
+LEFT JOIN ${runningMessages} r ON r.event_id = e.id AND r.durable = n.id
+WHERE n.first IS NOT NULL AND ${open('e.id', 'n.id')} AND ${rowless('e.id', 'n.id')} AND NOT EXISTS (SELECT 1 FROM outbox.queue q WHERE q.event_id = e.id)
   AND NOT EXISTS (SELECT 1 FROM outbox.dead_letters l WHERE l.event_id = e.id AND l.durable = '#relay' AND l.resolution IS DISTINCT FROM 'retried')`,
 )}
 UNION ALL
 ${branch(
-  `CASE h.verdict WHEN 'd' THEN 'completed' WHEN 'x' THEN 'discarded' ELSE 'cancelled' END, h.attempts, NULL, h.started_at, coalesce(w.app, h.worker::text), l.error, NULL`,
+  `CASE h.verdict WHEN 'd' THEN 'completed' WHEN 'x' THEN 'discarded' ELSE 'cancelled' END, h.attempts, NULL, h.started_at, coalesce(w.app, h.worker::text), ${letterOf}, NULL`,
   `outbox.handled h JOIN outbox.events e ON e.bucket = h.bucket AND e.id = h.event_id LEFT JOIN outbox.durables n ON n.id = h.durable LEFT JOIN outbox.workers w ON w.id = h.worker
-LEFT JOIN outbox.dead_letters l ON h.verdict = 'x' AND l.event_id = h.event_id AND (l.durable = n.name OR l.durable = ANY (n.formerly))
 WHERE h.durable <> 0 OR NOT EXISTS (SELECT 1 FROM outbox.handled o WHERE o.bucket = h.bucket AND o.event_id = h.event_id AND o.durable <> 0)`,
   'e',
   'h.event_id',
@@ -71,9 +90,11 @@ WHERE h.durable <> 0 OR NOT EXISTS (SELECT 1 FROM outbox.handled o WHERE o.bucke
 UNION ALL
 ${branch(
   `'discarded', l.attempts, NULL, l.dead_at, NULL, l.error, NULL`,
-  `outbox.dead_letters l CROSS JOIN LATERAL (SELECT l.durable AS name) n
-WHERE l.resolved_at IS NULL AND NOT EXISTS (SELECT 1 FROM outbox.handled h JOIN outbox.durables m ON m.id = h.durable AND (m.name = l.durable OR l.durable = ANY (m.formerly))
-  WHERE h.bucket = outbox.bucket(l.event_id) AND h.event_id = l.event_id)`,
+  `outbox.dead_letters l LEFT JOIN outbox.durables i ON i.name = l.durable OR l.durable = ANY (i.formerly) CROSS JOIN LATERAL (SELECT coalesce(i.name, l.durable) AS name) n
+WHERE (l.resolved_at IS NULL OR l.durable = '#relay') AND CASE WHEN l.durable = '#relay' THEN (l.resolved_at IS NULL OR l.resolution IS DISTINCT FROM 'retried'
+    AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket(l.event_id) AND e.id = l.event_id))
+    AND NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(l.event_id) AND h.event_id = l.event_id AND h.durable = 0)
+  ELSE ${open('l.event_id', 'i.id').replace('IN (0, i.id)', '= i.id')} AND ${rowless('l.event_id', 'i.id')} END`,
   'l',
   'l.event_id',
 )};

@@ -1,0 +1,106 @@
+import { firstUuid, isUuid, uuidFloor } from '../core/uuid.js';
+import { InvalidFilterError } from '../outbox.errors.js';
+import { matcherOf } from '../tables/durables.table.js';
+import type { Value } from '../tables/wire/statement.js';
+import type { DeliveryFilter } from './delivery-filter.js';
+import { type DeliveryState, deliveryStates } from './delivery-info.js';
+import type { Place } from './place.js';
+
+/** A filter that was looked through. */
+export interface Wanted {
+  readonly states: readonly DeliveryState[];
+  readonly durable: string | null;
+  readonly matcher: string | null;
+  readonly tenant: string | null;
+  readonly subject: string | null;
+  readonly eventId: string | null;
+  readonly error: string | null;
+  readonly from: Date | null;
+  readonly to: Date | null;
+}
+
+export const everything: Wanted = {
+  states: deliveryStates,
+  durable: null,
+  matcher: null,
+  tenant: null,
+  subject: null,
+  eventId: null,
+  error: null,
+  from: null,
+  to: null,
+};
+
+/** An event is published after its id was minted when it had to wait for a twin's transaction; nobody waits longer. */
+const heldMs = 3_600_000;
+
+/** What cannot match anything is asked of nobody; what cannot be meant is refused. */
+export function wantedOf(filter: DeliveryFilter): Wanted | 'nothing' {
+  const { durable = null, tenantId: tenant = null, subject = null, eventId = null, error = null } = filter;
+  const states = statesOf(filter.state);
+  const matcher = matcherOfType(filter.type);
+  const from = momentOf('from', filter.from);
+  const to = momentOf('to', filter.to);
+  // Postgres holds no text with this character, and refuses the question.
+  if ([durable, tenant, subject, error].some((text) => text?.includes('\0'))) return 'nothing';
+  if (states.length === 0 || (eventId !== null && !isUuid(eventId))) return 'nothing';
+  return { states, durable, matcher, tenant, subject, eventId, error, from, to };
+}
+
+export function limitOf(limit = 100): number {
+  if (Number.isNaN(limit)) throw new InvalidFilterError('limit', 'is not a number');
+  return Math.min(Math.max(1, Math.trunc(limit)), 1_000);
+}
+
+const token = '([a-z][a-z0-9_-]*|\\*)';
+const pattern = new RegExp(`^${token}\\.${token}\\.${token}$`);
+
+/** The LIKE form of a type or pattern; null for all. */
+export function matcherOfType(type: string | undefined): string | null {
+  if (type === undefined) return null;
+  if (pattern.test(type)) return matcherOf(type);
+  throw new InvalidFilterError(
+    'type',
+    `is '${type}', which is neither a type nor a pattern: write three tokens, each a name or '*', such as 'billing.invoice.paid' or 'billing.*.*'`,
+  );
+}
+
+function statesOf(state: DeliveryFilter['state']): readonly DeliveryState[] {
+  if (state === undefined) return deliveryStates.filter((one) => one !== 'completed');
+  const states = [state].flat();
+  for (const one of states) {
+    if (!deliveryStates.includes(one)) {
+      throw new InvalidFilterError('state', `knows no '${String(one)}'; it is one of ${deliveryStates.join(', ')}`);
+    }
+  }
+  return states;
+}
+
+function momentOf(option: string, moment: Date | undefined): Date | null {
+  if (moment !== undefined && Number.isNaN(moment.getTime())) throw new InvalidFilterError(option, 'is no valid date');
+  return moment ?? null;
+}
+
+/** The parameters of a statement of `InspectListTable` for all of a page's rows; see there. */
+export function boundOf(place: Place, least: string, wanted: Wanted, ids: readonly string[]): Value[] {
+  return [...parameters(place, least, 100_000, 100_000, wanted, wanted.states), ids];
+}
+
+/** The parameters, for so many rows and looks at most. */
+export function parameters(
+  place: Place,
+  least: string,
+  limit: number,
+  look: number,
+  wanted: Wanted,
+  states: readonly DeliveryState[],
+): Value[] {
+  const { durable, matcher, tenant, error, from, to } = wanted;
+  const moments = [from, to].map((moment) => moment?.toISOString() ?? null);
+  return [place.eventId, place.durable, least, limit, look, states, durable, matcher, tenant, error, ...moments];
+}
+
+/** The smallest id that may match: nothing is due before it is published. */
+export function leastOf({ from }: Wanted): string {
+  return from === null ? firstUuid : uuidFloor(new Date(from.getTime() - heldMs));
+}

@@ -1,0 +1,185 @@
+import { countedTo } from './health.table.js';
+import { meant, milliseconds, open, rowless, unverified, unverifiedType } from './inspect-sql.js';
+import { inSchema, type Statement, statement } from './wire/statement.js';
+
+export interface OverviewDurableRow {
+  readonly id: number;
+  readonly durable: string;
+  readonly retired: boolean;
+  readonly seen_ms: number | null;
+}
+
+/** A count of deliveries in one state, by durable; several rows of one are to be added. */
+export interface StateCountRow {
+  readonly dn: number;
+  readonly state: 'pending' | 'running' | 'retryable' | 'discarded';
+  readonly n: number;
+  /** Since when the oldest may run, or is dead. */
+  readonly oldest_ms: number | null;
+}
+
+export interface MarksRow {
+  readonly dn: number;
+  readonly completed: number;
+  readonly discarded: number;
+  readonly cancelled: number;
+  /** How long the time is of which these are. */
+  readonly over_ms: number;
+}
+
+export interface WaitingPlaceRow {
+  readonly place: 'queue' | 'scheduled';
+  readonly waiting: number;
+  /** When the oldest became due; of `scheduled`, when the first will. */
+  readonly first_ms: number | null;
+}
+
+export interface OverviewWorkerRow {
+  readonly number: number;
+  readonly app: string;
+  readonly running: number;
+  readonly seen_ms: number;
+}
+
+export interface ActivePauseRow {
+  readonly id: number;
+  readonly kind: 'durable' | 'type' | 'tenant' | 'job';
+  readonly name: string;
+  readonly since_ms: number;
+  readonly until_ms: number | null;
+  readonly paused_by: string | null;
+  readonly reason: string | null;
+}
+
+/** What a broker may hold is looked up one by one. */
+const messagesTo = 2_001;
+/** The newest marks are at the end of each day's table, and so many pages hold more than the ten thousand newest. */
+const newestPages = 90;
+const newestMarks = 10_000;
+
+/**
+ * The figures of the overview, all of them capped: each statement reads what an index has first, to a limit, however
+ * many millions there are. Parameters of those that count: matcher of types, or null.
+ */
+export class InspectOverviewTable {
+  /** No parameters. */
+  readonly at = statement<{ at_ms: number }>('overview_at', `SELECT ${milliseconds('statement_timestamp()')} AS at_ms`);
+  readonly durables;
+  /** What the states' counts are added up from. */
+  readonly counts: readonly Statement<StateCountRow>[];
+  readonly marks;
+  readonly places;
+  /** No parameters. */
+  readonly workers;
+  /** No parameters. */
+  readonly pauses;
+
+  constructor(schema: string) {
+    this.durables = statement<OverviewDurableRow>('overview_durables', inSchema(schema, durablesSql));
+    this.counts = Object.entries(countSql).map(([name, sql]) =>
+      statement<StateCountRow>(`overview_${name}`, inSchema(schema, sql)),
+    );
+    this.marks = statement<MarksRow>('overview_marks', inSchema(schema, marksSql));
+    this.places = statement<WaitingPlaceRow>('overview_places', inSchema(schema, placesSql));
+    this.workers = statement<OverviewWorkerRow>('overview_workers', inSchema(schema, workersSql));
+    this.pauses = statement<ActivePauseRow>('overview_pauses', inSchema(schema, pausesSql));
+  }
+}
+
+const durablesSql = `
+SELECT id, name AS durable, state = 'retired' AS retired, ${milliseconds('seen_at')} AS seen_ms FROM outbox.durables ORDER BY name`;
+
+/** An event's look-up only when it matters: nearly always all types are asked for. */
+const ofType = (id: string): string =>
+  `CASE WHEN $1::text IS NULL THEN true ELSE (SELECT e.type LIKE $1::text FROM outbox.events e WHERE e.bucket = outbox.bucket(${id}) AND e.id = ${id}) END`;
+
+const retried = 'd.attempt > 0 OR d.snoozes > 0 OR d.interruptions > 0';
+const counted = (from: string): string =>
+  `SELECT d.dn, CASE WHEN d.retried THEN 'retryable' ELSE 'pending' END AS state, least(count(*), ${countedTo})::int AS n, ${milliseconds('min(d.due_at) FILTER (WHERE d.due_at <= statement_timestamp())')} AS oldest_ms
+FROM (${from}) d GROUP BY 1, 2`;
+
+/** Oldest first, and what is due later behind it: a ladder of millions must not hide what waits now. */
+const waiting = (interruptions: string, due: string): string =>
+  `SELECT d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.durable = n.id AND d.lease IS NULL AND d.interruptions ${interruptions}
+    AND d.due_at ${due} statement_timestamp() AND ${ofType('d.event_id')} ORDER BY d.due_at LIMIT ${countedTo}`;
+
+const readySql = counted(`SELECT n.id::int AS dn, w.* FROM outbox.durables n CROSS JOIN LATERAL (
+  (${waiting('< 3', '<=')}) UNION ALL (${waiting('< 3', '>')}) UNION ALL (${waiting('>= 3', '<=')}) UNION ALL (${waiting('>= 3', '>')})) w`);
+
+/** Pause by pause, because the index begins with it. */
+const parkedSql = counted(`SELECT d.durable::int AS dn, d.due_at, d.retried FROM outbox.pauses p CROSS JOIN LATERAL (
+  SELECT d.durable, d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.lease = -p.id AND d.lease < 0 AND ${ofType('d.event_id')} LIMIT ${countedTo}) d
+WHERE p.released_at IS NULL`);
+
+const runningSql = `
+SELECT g.durable::int AS dn, 'running' AS state, count(DISTINCT g.event_id)::int AS n, NULL::bigint AS oldest_ms
+FROM outbox.deliveries_running g WHERE ${ofType('g.event_id')} GROUP BY 1`;
+
+/** With a broker, from the oldest on that may still be there. */
+const messagesSql = `
+SELECT n.id::int AS dn, 'pending' AS state, count(*)::int AS n, ${milliseconds('min(w.created_at)')} AS oldest_ms
+FROM ${unverified} n CROSS JOIN LATERAL (SELECT e.id, e.created_at FROM (SELECT e.id, e.type, e.created_at FROM outbox.events e WHERE e.id >= n.first
+    AND e.id < outbox.uuid7_floor(statement_timestamp()) ORDER BY e.id LIMIT ${messagesTo} OFFSET 0) e
+  WHERE ($1::text IS NULL OR e.type LIKE $1::text) AND ${meant('n.id', 'e', unverifiedType('e.id', 'n'))} AND ${open('e.id', 'n.id')} AND ${rowless('e.id', 'n.id')}) w
+WHERE n.first IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outbox.deliveries_running g WHERE g.event_id = w.id AND g.durable = n.id)
+  AND NOT EXISTS (SELECT 1 FROM outbox.queue q WHERE q.event_id = w.id) GROUP BY 1`;
+
+const byType = (rows: string): string => `
+SELECT n.id::int AS dn, 'pending' AS state, least(sum(w.n), ${countedTo})::int AS n, ${milliseconds('min(w.due_at) FILTER (WHERE w.due_at <= statement_timestamp())')} AS oldest_ms
+FROM (${rows}) w JOIN outbox.durables n ON n.state = 'active' AND EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = n.id AND y.ended_at IS NULL
+  AND w.type LIKE y.matcher AND w.newest >= y.since) WHERE $1::text IS NULL OR w.type LIKE $1::text GROUP BY 1`;
+
+/** By type first, or the patterns of every durable would be tried on each of ten thousand rows. */
+const queuedSql = byType(`SELECT e.type, count(*) AS n, min(q.due_at) AS due_at, max(e.created_at) AS newest
+  FROM (SELECT event_id, due_at FROM outbox.queue ORDER BY due_at LIMIT ${countedTo}) q
+  CROSS JOIN LATERAL (SELECT e.type, e.created_at FROM outbox.events e WHERE e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id OFFSET 0) e GROUP BY 1`);
+
+const scheduledSql = byType(`SELECT s.type, count(*) AS n, min(s.due_at) AS due_at, max(s.created_at) AS newest
+  FROM (SELECT type, due_at, created_at FROM outbox.scheduled ORDER BY due_at LIMIT ${countedTo}) s GROUP BY 1`);
+
+/** Under each of the names that a durable has had. The relay's letters are nobody's. */
+const lettersSql = `
+SELECT n.id AS dn, 'discarded' AS state, least(count(*), ${countedTo})::int AS n, ${milliseconds('min(l.dead_at)')} AS oldest_ms
+FROM (SELECT id::int AS id, formerly || name AS names FROM outbox.durables UNION ALL SELECT -1, ARRAY['#relay']) n CROSS JOIN LATERAL unnest(n.names) u(name)
+CROSS JOIN LATERAL (SELECT l.dead_at FROM outbox.dead_letters l WHERE l.durable = u.name AND l.resolved_at IS NULL
+  AND ($1::text IS NULL OR l.type LIKE $1::text) ORDER BY l.dead_at LIMIT ${countedTo}) l GROUP BY n.id`;
+
+/**
+ * The marks of the last minute. No index has them in the order of time: they are in the order of ids, and whoever works
+ * off a backlog marks old ones. But a day's table only grows, so the newest stand at its end. The marks of a failed
+ * attempt, which is no mark any more, leave holes that are filled: a few new ones are missed.
+ */
+const tail = (bucket: number): string =>
+  `SELECT h.bucket, h.event_id, h.durable, h.verdict, h.started_at FROM outbox.handled_${bucket} h
+  WHERE h.ctid >= ('(' || greatest(pg_relation_size('outbox.handled_${bucket}') / current_setting('block_size')::int - ${newestPages}, 0) || ',0)')::tid
+    AND h.started_at > statement_timestamp() - interval '1 minute'`;
+
+const marksSql = `
+WITH t AS MATERIALIZED (SELECT * FROM (${Array.from({ length: 10 }, (_, bucket) => tail(bucket)).join('\n  UNION ALL ')}) x ORDER BY started_at DESC LIMIT ${newestMarks}),
+o AS (SELECT CASE WHEN count(*) < ${newestMarks} THEN 60000 ELSE greatest(${milliseconds('statement_timestamp() - min(started_at)')}, 1) END AS ms FROM t)
+SELECT t.durable::int AS dn, (count(*) FILTER (WHERE verdict = 'd'))::int AS completed, (count(*) FILTER (WHERE verdict = 'x'))::int AS discarded,
+  (count(*) FILTER (WHERE verdict = 'c'))::int AS cancelled, (SELECT ms FROM o) AS over_ms
+FROM t WHERE ${ofType('t.event_id')} GROUP BY 1`;
+
+const placesSql = `
+SELECT 'queue' AS place, count(*)::int AS waiting, ${milliseconds('min(due_at) FILTER (WHERE due_at <= statement_timestamp())')} AS first_ms
+FROM (SELECT due_at FROM outbox.queue q WHERE ${ofType('q.event_id')} ORDER BY due_at LIMIT ${countedTo}) q
+UNION ALL SELECT 'scheduled', count(*)::int, ${milliseconds('min(due_at)')} FROM (SELECT due_at FROM outbox.scheduled
+  WHERE $1::text IS NULL OR type LIKE $1::text ORDER BY due_at LIMIT ${countedTo}) s`;
+
+const workersSql = `
+SELECT id AS number, coalesce(app, '') AS app, coalesce((in_flight ->> 'running')::int, 0) AS running, ${milliseconds('seen_at')} AS seen_ms
+FROM outbox.workers WHERE gone_at IS NULL ORDER BY id`;
+
+const pausesSql = `
+SELECT id, kind, name, ${milliseconds('since')} AS since_ms, ${milliseconds('until')} AS until_ms, paused_by, reason FROM outbox.pauses_active ORDER BY id`;
+
+const countSql = {
+  ready: readySql,
+  parked: parkedSql,
+  running: runningSql,
+  messages: messagesSql,
+  queued: queuedSql,
+  scheduled: scheduledSql,
+  letters: lettersSql,
+};
