@@ -4,12 +4,14 @@ import * as testing from './testing/index.js';
 describe('the public names', () => {
   it('are these, and change on purpose only', () => {
     expect(Object.keys(outbox).sort()).toEqual([
+      'CancelledError',
       'DeadLetters',
       'DurableServedError',
       'Durables',
       'EventPublisher',
       'HandlerTimeoutError',
       'InterruptedError',
+      'InvalidCancelError',
       'InvalidEventError',
       'JobLockLostError',
       'JobStoppedError',
@@ -20,6 +22,7 @@ describe('the public names', () => {
       'OutboxBootError',
       'OutboxError',
       'OutboxHealth',
+      'OutboxInspector',
       'OutboxModule',
       'PayloadMismatchError',
       'PeriodicJob',
@@ -58,6 +61,8 @@ describe('the public names', () => {
       new outbox.NestedTransactionLeftOpenError('d'),
       new outbox.StrayWriteError({ called: 'it', kind: 'write', durable: 'd', file: undefined, line: undefined }),
       new outbox.InterruptedError('d', 6),
+      new outbox.InvalidCancelError('id', 'is wrong'),
+      new outbox.CancelledError('d', 'id'),
       new outbox.TenantFailedError('job', 'tenant', 'it'),
       new outbox.RowFailedError('job', 0, {}, 'it'),
       new outbox.JobTimeoutError('job', 1),

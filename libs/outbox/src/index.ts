@@ -1,19 +1,20 @@
 export type { DeliveryContext } from './consume/delivery-context.js';
 export type { SubscribeOptions } from './consume/subscribe.decorator.js';
 export { Subscribe } from './consume/subscribe.decorator.js';
+export type { Cancelled } from './core/cancelled.js';
 export type { Duration } from './core/duration.js';
 export type { OutboxEvent } from './core/envelope.js';
 export type { TransportFactory } from './core/transport.js';
 export type { Define, DefineOptions, EventDefinition } from './events/define-event.js';
 export { defineCommand, defineEvent } from './events/define-event.js';
 export type { EventCatalog, EventName, EventPattern } from './events/event-catalog.js';
-export type { OutgoingEvent, Published, PublishOptions, Unique } from './events/event-publisher.js';
+export type { CancelTarget, OutgoingEvent, Published, PublishOptions, Unique } from './events/event-publisher.js';
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
 export type { ActionOutcome, ManyCounts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './inspect/actions.js';
 export type { ActionOptions } from './inspect/audit.js';
-export type { Cancelled, CancelOptions, CancelQuery } from './inspect/cancelling.js';
+export type { CancelOptions, CancelQuery } from './inspect/cancelling.js';
 export type { DeliveryInfo, DeliveryState, EventInfo } from './inspect/delivery-info.js';
 export type { ExplainQuery, ExplainReason, Explanation, Finding } from './inspect/explain.js';
 export { OutboxHealth } from './inspect/health.service.js';
@@ -40,6 +41,7 @@ export type { EndedDelivery, WaitOptions } from './inspect/waiting.js';
 export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
 export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
 export { PeriodicJob } from './jobs/periodic-job.decorator.js';
+export { CancelledError, InvalidCancelError } from './outbox.cancel-errors.js';
 export type { BootProblem, Stray } from './outbox.errors.js';
 export {
   DurableServedError,

@@ -15,16 +15,20 @@ export abstract class OutboxError extends Error {
   }
 }
 
-/** `publish` was called where no followed transaction is open. */
+/** `publish` or `cancel` was called where no followed transaction is open. */
 export class NotInTransactionError extends OutboxError {
   readonly code = 'OUTBOX_NOT_IN_TRANSACTION';
 
-  constructor(readonly eventType: string) {
+  constructor(
+    /** Of what was cancelled, its id or its type. */
+    readonly eventType: string,
+    does: 'publish' | 'cancel' = 'publish',
+  ) {
     super(
-      `'${eventType}' was published outside a transaction, so it could neither commit nor roll back with anything. Either ` +
-        '(1) publish inside the callback of dataSource.transaction(…), or (2) hand over your own transaction with ' +
-        'publisher.with(queryRunner) or publisher.with(manager), or (3) call publishNow(…) when nothing else has to ' +
-        'commit with the event.',
+      `'${eventType}' was ${does === 'publish' ? 'published' : 'cancelled'} outside a transaction, so it could neither commit nor roll back with anything. Either ` +
+        `(1) ${does} inside the callback of dataSource.transaction(…), or (2) hand over your own transaction with ` +
+        'publisher.with(queryRunner) or publisher.with(manager), or (3) call ' +
+        `${does === 'publish' ? 'publishNow(…)' : 'cancel(…) of OutboxInspector'} when nothing else has to commit with the event.`,
     );
   }
 }

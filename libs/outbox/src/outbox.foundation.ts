@@ -2,6 +2,7 @@ import type { DiscoveryService } from '@nestjs/core';
 import type { DataSource } from 'typeorm';
 import { works } from './boot/boot-check.js';
 import { DeadLetterAlert } from './consume/dead-letter-alert.js';
+import { CancelCalls } from './core/cancel-calls.js';
 import { Floor } from './core/floor.js';
 import { type Log } from './core/throttled-log.js';
 import type { Transport } from './core/transport.js';
@@ -45,6 +46,7 @@ export class Foundation {
     },
   };
   readonly wakeTaker = new WakeSignal();
+  readonly cancels = new CancelCalls();
   readonly transport: Transport;
   readonly alert: DeadLetterAlert;
   readonly commits: CommitWatcher;
@@ -67,7 +69,8 @@ export class Foundation {
       ? database.infrastructure('worker', log)
       : database.infrastructure('publisher', log, ['SET synchronous_commit = off']);
     const many = settings.transport.capabilities.processes === 'many';
-    this.listener = works(settings) && many ? new ListenerService(database, this.relay, wakeTaker, log) : undefined;
+    this.listener =
+      works(settings) && many ? new ListenerService(database, this.relay, wakeTaker, this.cancels, log) : undefined;
     this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
     const alone = works(settings) && !many;
     this.wakeTakers = alone ? wakeTaker : both(wakeTaker, this.notifier.deliveries);

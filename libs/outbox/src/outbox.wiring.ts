@@ -91,13 +91,13 @@ export function wire(input: WiringInput): OutboxParts {
   };
 }
 
-function inspector({ database }: Foundation, durables: Durables): OutboxInspector {
+function inspector({ database, cancels }: Foundation, durables: Durables): OutboxInspector {
   return new OutboxInspector({
     overview: new OverviewReader(database),
     deliveries: new DeliveryReader(database),
     explainer: new Explainer(database),
     waiter: new Waiter(database),
-    canceller: new Canceller(database),
+    canceller: new Canceller(database, cancels, appName()),
     actions: new Actions(database),
     pauses: new Pauses(database),
     periodic: new PeriodicReader(database),
@@ -159,7 +159,9 @@ function consumerOf(input: WiringInput, base: Foundation, recorder: LateRecorder
   });
   const handler = deliveryHandler(input, base, recorder);
   const brokered = transport.capabilities.firstDelivery === 'message';
-  return new ConsumerService(handler, recorder, identity, wakeTaker, intake, brokered, log);
+  const consumer = new ConsumerService(handler, recorder, identity, wakeTaker, intake, brokered, log);
+  base.cancels.heardBy((eventId) => consumer.cancel(eventId));
+  return consumer;
 }
 
 function relayOf({ settings, log }: WiringInput, base: Foundation): RelayService {

@@ -97,6 +97,11 @@ export class ConsumerService implements DeliveryReceiver {
     return [...this.lanes.waiting, ...this.underway.values()];
   }
 
+  /** Somebody cancelled the event, too late for these handlers, and wants them to end. */
+  cancel(eventId: string): void {
+    for (const [handling, delivery] of this.underway) if (delivery.eventId === eventId) handling.cancel();
+  }
+
   receive(deliveries: readonly Delivery[]): void {
     if (this.state !== 'open') {
       void this.recorder.giveBack(deliveries);
@@ -207,6 +212,8 @@ export class ConsumerService implements DeliveryReceiver {
       const outcome = await handling.outcome;
       // The others are acknowledged when what came of them is recorded, which may take longer than the outcome.
       if (!later.has(outcome)) delivery.message?.ack();
+      // Not in the handler's own transaction: two handlers of one event would wait for each other there.
+      if (outcome === 'cancelled') void this.recorder.cancelled(delivery.eventId);
     } catch (error) {
       this.throttled.error('handle', `handling event ${delivery.eventId} failed in the library: ${errorText(error)}`);
       await this.recorder.interrupted(delivery);

@@ -3,7 +3,7 @@ import { decide, mostSnoozes } from './decision.js';
 import type { Subscription } from './subscription.js';
 
 const subscription = { maxAttempts: 3, delayOf: (attempt: number) => attempt * 1_000 } as unknown as Subscription;
-const failure = { error: new Error('x'), attempt: 1, snoozes: 0, stopping: false };
+const failure = { error: new Error('x'), attempt: 1, snoozes: 0, stopping: false, cancelled: false };
 
 describe('what becomes of a failed delivery', () => {
   it('climbs the ladder until the last attempt', () => {
@@ -25,6 +25,13 @@ describe('what becomes of a failed delivery', () => {
     const last = { ...failure, attempt: 3, error: new SnoozeError('10m') };
     expect(decide(last, subscription)).toEqual({ kind: 'snooze', delayMs: 600_000 });
     expect(decide({ ...last, snoozes: mostSnoozes }, subscription)).toEqual({ kind: 'dead' });
+  });
+
+  it('ends as cancelled, whatever the error and also at a stop, once somebody asked for that', () => {
+    const cancelled = { ...failure, cancelled: true, attempt: 3 };
+    expect(decide(cancelled, subscription)).toEqual({ kind: 'cancel' });
+    expect(decide({ ...cancelled, stopping: true }, subscription)).toEqual({ kind: 'cancel' });
+    expect(decide({ ...cancelled, error: new UnrecoverableError('no') }, subscription)).toEqual({ kind: 'cancel' });
   });
 
   it('charges nothing once the process is stopping', () => {

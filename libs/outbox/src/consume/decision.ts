@@ -10,6 +10,8 @@ export type Decision =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | { readonly kind: 'snooze'; readonly delayMs: number }
   | { readonly kind: 'dead' }
+  /** The event was cancelled while the handler ran: no attempt, and none follows. */
+  | { readonly kind: 'cancel' }
   /** The process is stopping: others' destroy hooks may have run, so the failure says nothing about the event. */
   | { readonly kind: 'uncharged' };
 
@@ -19,10 +21,13 @@ export interface Failure {
   readonly attempt: number;
   readonly snoozes: number;
   readonly stopping: boolean;
+  readonly cancelled: boolean;
 }
 
 /** Pure: the ladder, the classes of errors (by code: there may be two copies of this package) and the limits. */
 export function decide(failure: Failure, subscription: Subscription): Decision {
+  // Also at a stop: whoever cancelled it was not asking for a run elsewhere.
+  if (failure.cancelled) return { kind: 'cancel' };
   if (failure.stopping) return { kind: 'uncharged' };
   const code = errorCode(failure.error);
   if (code === 'OUTBOX_UNRECOVERABLE') return { kind: 'dead' };

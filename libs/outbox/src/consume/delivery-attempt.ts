@@ -115,15 +115,19 @@ export class DeliveryAttempt {
       // The handler's own error says more than what it left behind.
       return this.afterwards(claim, this.decide(claim, error ?? nested), error ?? nested);
     }
-    if (isConflict(error) && !this.shift.lastTry) return this.conflict();
+    if (this.triesAgain(error)) return this.conflict();
     return this.inside(claim, this.decide(claim, error), error);
   }
 
   /** COMMIT was refused, or its answer never came. */
   private async refused(claim: Claimed, error: unknown): Promise<Outcome> {
     if (this.transaction.connectionLost || databaseTrouble(error) === 'outage') return this.lost();
-    if (isConflict(error) && !this.shift.lastTry) return this.conflict();
+    if (this.triesAgain(error)) return this.conflict();
     return this.afterwards(claim, this.decide(claim, error), error);
+  }
+
+  private triesAgain(error: unknown): boolean {
+    return isConflict(error) && !this.shift.lastTry && !this.shift.cancelled;
   }
 
   private async conflict(): Promise<Outcome> {
@@ -132,10 +136,9 @@ export class DeliveryAttempt {
   }
 
   private decide(claim: Claimed, error: unknown): Decision {
-    return decide(
-      { error, attempt: claim.attempt, snoozes: claim.snoozes, stopping: this.shift.stopping },
-      this.subscription,
-    );
+    const { attempt, snoozes } = claim;
+    const { stopping, cancelled } = this.shift;
+    return decide({ error, attempt, snoozes, stopping, cancelled }, this.subscription);
   }
 
   /** Behind ROLLBACK TO, in the claim's own transaction. */

@@ -9,7 +9,10 @@ export interface DeliveryContext {
   readonly attempt: number;
   /** Whether a failure now makes the delivery a dead letter. */
   readonly isLastAttempt: boolean;
-  /** Aborts at the timeout, and when the process has no more time to drain. */
+  /**
+   * Aborts at the timeout, when the process has no more time to drain, and when somebody cancels the event with `abort`
+   * (its reason is a `CancelledError` then).
+   */
   readonly signal: AbortSignal;
   /** Event id and durable: the same at every attempt, for effects outside the database. */
   readonly idempotencyKey: string;

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { jittered } from '../core/backoff.js';
 import type { Delivery } from '../core/envelope.js';
+import { CancelledError } from '../outbox.cancel-errors.js';
 import { HandlerTransaction } from '../transactions/handler-transaction.js';
 import { DeliveryAttempt } from './delivery-attempt.js';
 import type { HandlerParts } from './handler-parts.js';
@@ -12,8 +13,16 @@ export interface Handling {
   readonly outcome: Promise<Outcome>;
   /** Resolves when the user's method has really ended; until then its slot is taken. */
   ended(): Promise<void>;
+  /** The event was cancelled: abort the signal. What the handler throws from now on ends the delivery as cancelled. */
+  cancel(): void;
   /** No time is left: abort the signal and end the connection; what the handler did is rolled back, uncharged. */
   abandon(reason: Error): void;
+}
+
+/** What others have to say while a delivery is handled. */
+interface Told {
+  readonly stopping: () => boolean;
+  readonly cancelled: () => boolean;
 }
 
 /** Serialization failures and deadlocks of one delivery before they count as a failed attempt. */
@@ -26,6 +35,9 @@ const conflictTries = 5;
  *        │ not ours any more: dropped          │ COMMIT refused: [ROLLBACK][record]
  *        │ handled, or event gone: settled     └ threw: [ROLLBACK TO][record][COMMIT]
  *        └ busy, 55P03: again in 1 to 5 s
+ *
+ * What is recorded of one that threw: an attempt and its next due time, a snooze, a dead letter; or, when somebody cancelled the
+ * event meanwhile and had its signal aborted, that it was cancelled. One that returns all the same is handled.
  *
  * The primary key of the mark decides every race, and the database's clock every due time.
  *
@@ -43,12 +55,20 @@ export class DeliveryHandler {
 
   handle(delivery: Delivery, subscription: Subscription, stopping: () => boolean): Handling {
     let current: DeliveryAttempt | undefined;
-    const outcome = this.tries(delivery, subscription, stopping, (attempt) => {
+    let cancelled: CancelledError | undefined;
+    const told = { stopping, cancelled: () => cancelled !== undefined };
+    const outcome = this.tries(delivery, subscription, told, (attempt) => {
       current = attempt;
+      // A further try of one that was cancelled meanwhile, or a first one that waited for its connection.
+      if (cancelled) attempt.run.abort(cancelled);
     });
     return {
       outcome,
       ended: async () => current?.run.settled,
+      cancel: () => {
+        cancelled ??= new CancelledError(subscription.durable, delivery.eventId);
+        current?.run.abort(cancelled);
+      },
       abandon: (reason) => current?.abandon(reason),
     };
   }
@@ -56,13 +76,16 @@ export class DeliveryHandler {
   private async tries(
     delivery: Delivery,
     subscription: Subscription,
-    stopping: () => boolean,
+    told: Told,
     started: (attempt: DeliveryAttempt) => void,
   ): Promise<Outcome> {
     for (let conflicts = 0; ; conflicts++) {
       const shift: Shift = {
         get stopping() {
-          return stopping();
+          return told.stopping();
+        },
+        get cancelled() {
+          return told.cancelled();
         },
         lastTry: conflicts >= conflictTries,
       };
@@ -70,7 +93,7 @@ export class DeliveryHandler {
       if (outcome !== 'conflict') return outcome;
       await pause(jittered(20 * 2 ** conflicts));
       // Abandoned meanwhile: there is no time for another try.
-      if (stopping()) {
+      if (told.stopping()) {
         await this.parts.recorder.giveBack([delivery]);
         return 'uncharged';
       }

@@ -28,7 +28,7 @@ export class DeliveryRecords {
     decision: Exclude<Decision, { kind: 'uncharged' }>,
     error: unknown,
   ): Bound {
-    const { fail, snooze, dead } = this.database.handled;
+    const { fail, snooze, dead, cancel } = this.database.handled;
     const { eventId, durable, lease } = delivery;
     const text = errorText(error);
     switch (decision.kind) {
@@ -55,12 +55,14 @@ export class DeliveryRecords {
         );
       case 'dead':
         return of(dead, bucket)(eventId, durable, claim.attempt, text, lease);
+      case 'cancel':
+        return of(cancel, bucket)(eventId, durable, claim.attempt);
     }
   }
 
   /** For after a ROLLBACK: the deliveries row is back, still leased to us, and there is no mark. */
   after(bucket: number, delivery: Delivery, claim: Claimed, decision: Decision, error: unknown): Bound {
-    const { failAfter, deadAfter } = this.database.handled;
+    const { failAfter, deadAfter, cancelAfter } = this.database.handled;
     const deliveries = this.database.deliveries;
     const { eventId, durable, lease } = delivery;
     switch (decision.kind) {
@@ -77,6 +79,8 @@ export class DeliveryRecords {
         return deliveries.snooze(eventId, durable, lease, interval(decision.delayMs));
       case 'dead':
         return of(deadAfter, bucket)(eventId, durable, claim.attempt, errorText(error), lease);
+      case 'cancel':
+        return of(cancelAfter, bucket)(eventId, durable, claim.attempt, lease);
       case 'uncharged':
         return deliveries.giveBack(lease, [eventId], [durable]);
     }
@@ -111,6 +115,8 @@ export class DeliveryRecords {
         return 'snoozed';
       case 'uncharged':
         return 'uncharged';
+      case 'cancel':
+        return 'cancelled';
       case 'dead':
         await this.alert.raise({
           eventId: claim.event.id,

@@ -17,6 +17,11 @@ export class HandlerRun {
     return this.controller().signal;
   }
 
+  /** Asks the method to end, and goes on waiting for it. */
+  abort(reason: Error): void {
+    this.controller().abort(reason);
+  }
+
   /** Waits no longer for the method, whatever it does, and aborts its signal. */
   abandon(reason: Error): void {
     this.giveUp({ kind: 'threw', error: reason });

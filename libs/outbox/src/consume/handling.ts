@@ -17,6 +17,8 @@ export type Outcome =
   | 'retry'
   | 'snoozed'
   | 'dead'
+  /** Cancelled while it ran. */
+  | 'cancelled'
   /** Handled before, or its event is gone: nothing to do. */
   | 'settled'
   /** Leased to somebody else by now. */
@@ -33,6 +35,8 @@ export type Outcome =
 /** What the consumer tells about itself while a delivery is handled. */
 export interface Shift {
   readonly stopping: boolean;
+  /** Somebody cancelled the event, and wants its handler to end. */
+  readonly cancelled: boolean;
   /** Conflicts are charged from here on. */
   readonly lastTry: boolean;
 }

@@ -162,6 +162,11 @@ export class LateRecorder {
     }
   }
 
+  /** One of its deliveries ended as cancelled: the last one to do so gives the unique key back. */
+  async cancelled(eventId: string): Promise<void> {
+    await this.untilRecorded(`that event ${eventId} was cancelled`, this.database.cancelling.plain.byId(eventId));
+  }
+
   /** Nothing began, nothing is charged; tried again after `delayMs`. */
   async postpone(delivery: Delivery, delayMs: number): Promise<void> {
     await this.record(

@@ -1,4 +1,5 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
+import type { Cancelled } from '../core/cancelled.js';
 import type { Duration } from '../core/duration.js';
 import type { EventRef, PayloadOf } from './event-ref.js';
 
@@ -50,6 +51,23 @@ export interface Published {
   readonly duplicate: boolean;
 }
 
+/** What is to be cancelled: one event by its id or its unique key, or all of a type about a subject. */
+export type CancelTarget<R = EventRef> =
+  | { readonly id: string }
+  | {
+      readonly event: R;
+      /** The key that it was published with. */
+      readonly unique: string;
+      /** Default: the current tenant. */
+      readonly tenantId?: string;
+    }
+  | {
+      readonly event: R;
+      readonly subject: string;
+      /** Default: the current tenant. */
+      readonly tenantId?: string;
+    };
+
 /**
  * Publishes events in the current transaction: inside the callback of `dataSource.transaction(…)`, and inside a handler.
  * What cannot be stored is refused with `InvalidEventError` before any SQL. An abstract class, so that it is both the
@@ -86,6 +104,20 @@ export abstract class EventPublisher {
     payload: PayloadOf<R>,
     options?: PublishOptions & { tenantId?: string },
   ): Promise<Published>;
+  /**
+   * Cancels what has not been handled yet, with the current transaction: when that rolls back, nothing was cancelled. It
+   * wins until a handler has claimed the event, and is too late from then on (a claim that is under way is waited for 50 ms
+   * at most; one that fails and waits for its next attempt can be cancelled again). Each durable has its own answer. The
+   * transaction stays usable, whatever the answer, which is no error.
+   *
+   * An event of which every delivery is cancelled gives its unique key back: the same may be published again, in the same
+   * transaction, too. It is too late as well while another open transaction has published the same key and was told that
+   * this event stands for it (after half a second). Under REPEATABLE READ and SERIALIZABLE only events that the
+   * transaction can see are cancelled.
+   *
+   * Throws `InvalidCancelError` before any SQL.
+   */
+  abstract cancel(target: CancelTarget): Promise<Cancelled>;
   /** The same publisher, writing in a transaction that you opened yourself. */
   abstract with(transaction: EntityManager | QueryRunner): EventPublisher;
 }

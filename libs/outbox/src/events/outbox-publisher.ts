@@ -1,4 +1,5 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
+import type { Cancelled } from '../core/cancelled.js';
 import { InvalidEventError, NotInTransactionError, TransactionFinishedError } from '../outbox.errors.js';
 import type { OutboxSettings } from '../outbox.options.js';
 import type { Database } from '../tables/database.js';
@@ -7,7 +8,14 @@ import type { Bound } from '../tables/wire/statement.js';
 import type { CommitWatcher } from '../transactions/commit-watcher.js';
 import type { RunnerQueue } from '../transactions/runner-queue.js';
 import type { TransactionFollower } from '../transactions/transaction-follower.js';
-import { EventPublisher, type OutgoingEvent, type Published, type PublishOptions } from './event-publisher.js';
+import { boundCancel } from './cancel-target.js';
+import {
+  type CancelTarget,
+  EventPublisher,
+  type OutgoingEvent,
+  type Published,
+  type PublishOptions,
+} from './event-publisher.js';
 import { type EventRef, typeOf } from './event-ref.js';
 import type { KnownEvents } from './known-events.js';
 import { type EventRow, eventRow } from './outgoing-event.js';
@@ -51,7 +59,8 @@ export class OutboxPublisher extends EventPublisher {
     const rows = events.map((event) => this.row(event));
     const [first] = rows;
     if (!first) return [];
-    return this.inTransaction(`the publishing of ${rows.length} events`, first.type, async (runner, what) => {
+    const what = `the publishing of ${rows.length} events`;
+    return this.inTransaction(what, outside(first), async (runner, what) => {
       for (const event of events) await this.checkSchema(event);
       return this.insert(runner, rows, what);
     });
@@ -76,6 +85,20 @@ export class OutboxPublisher extends EventPublisher {
     }
   }
 
+  async cancel(target: CancelTarget): Promise<Cancelled> {
+    const { database, known } = this.parts;
+    const { statement, what } = boundCancel(target, () => this.currentTenant(), known, database.cancelling);
+    return this.inTransaction(
+      `the cancelling of '${what}'`,
+      () => new NotInTransactionError(what, 'cancel'),
+      async (runner, when) => {
+        const { rows } = await send(database, runner, statement, when);
+        const { cancelled, too_late } = only(rows);
+        return { cancelled, tooLate: too_late };
+      },
+    );
+  }
+
   with(transaction: EntityManager | QueryRunner): EventPublisher {
     const runner = 'startTransaction' in transaction ? transaction : transaction.queryRunner;
     if (!runner?.isTransactionActive) throw new NotInTransactionError('with(…)');
@@ -85,7 +108,7 @@ export class OutboxPublisher extends EventPublisher {
   private one(event: OutgoingEvent): Promise<Published> {
     const row = this.row(event);
     // The schema may take its time; the transaction waits for it, as for the statement, when nobody else does.
-    return this.inTransaction(`the publishing of '${row.type}'`, row.type, async (runner, what) => {
+    return this.inTransaction(`the publishing of '${row.type}'`, outside(row), async (runner, what) => {
       await this.checkSchema(event);
       return this.insertOne(runner, row, what);
     });
@@ -115,16 +138,16 @@ export class OutboxPublisher extends EventPublisher {
     if ('problem' in checked) throw new InvalidEventError(typeOf(event), checked.path, checked.problem);
   }
 
-  private async inTransaction<T>(what: string, type: string, insert: Insert<T>): Promise<T> {
+  private async inTransaction<T>(what: string, outside: () => Error, work: Work<T>): Promise<T> {
     const { follower, runners } = this.parts;
     if (this.explicit) {
       const runner = this.explicit;
       if (!runner.isTransactionActive) throw new TransactionFinishedError(what);
-      return runners.run(runner, () => insert(runner, what));
+      return runners.run(runner, () => work(runner, what));
     }
     const scope = follower.current();
-    if (!scope) throw new NotInTransactionError(type);
-    return scope.take(what, () => runners.run(scope.runner, () => insert(scope.runner, what)));
+    if (!scope) throw outside();
+    return scope.take(what, () => runners.run(scope.runner, () => work(scope.runner, what)));
   }
 
   /** Nine publishes of ten need no delay and no key: the short statement plans and runs in half the time. */
@@ -162,8 +185,8 @@ export class OutboxPublisher extends EventPublisher {
   }
 }
 
-/** `what` names the publish when it comes too late. */
-type Insert<T> = (runner: QueryRunner, what: string) => Promise<T>;
+/** `what` names it when it comes too late. */
+type Work<T> = (runner: QueryRunner, what: string) => Promise<T>;
 
 /**
  * With `what` only inside a transaction. Whether that still is can be told at the moment of sending alone: until then a
@@ -180,6 +203,10 @@ async function send<Row>(
   return sendOne(client, bound, () =>
     runner.isReleased || client.getTransactionStatus() === 'I' ? new TransactionFinishedError(what) : undefined,
   );
+}
+
+function outside({ type }: EventRow): () => Error {
+  return () => new NotInTransactionError(type);
 }
 
 function only<T>(rows: readonly T[]): T {

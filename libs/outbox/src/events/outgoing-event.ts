@@ -26,7 +26,7 @@ export interface EventRow {
 const headerBytes = 16 * 1024;
 /** Of a tenant or a subject. */
 export const eventNameLength = 255;
-const keyLength = 1_000;
+export const keyLength = 1_000;
 /** Beyond this a length of time is almost always a wrong unit. */
 const longestMs = 10 * 365.25 * 86_400_000;
 
@@ -62,10 +62,11 @@ type Refuse = (path: string, problem: string) => never;
 function name(what: string, value: unknown, refuse: Refuse): string | null {
   if (value === null) return null;
   if (typeof value !== 'string') return refuse(what, `must be a string, not ${typeof value}`);
-  return text(what, value, eventNameLength, refuse);
+  return textAsGiven(what, value, eventNameLength, refuse);
 }
 
-function text(what: string, value: string, longest: number, refuse: Refuse): string {
+/** As it is, when Postgres takes it. */
+export function textAsGiven(what: string, value: string, longest: number, refuse: Refuse): string {
   if (value === '') return refuse(what, 'is an empty string; leave it out instead');
   if (value.length > longest) return refuse(what, `has ${value.length} characters; at most ${longest} are allowed`);
   const problem = textProblem(value, what);
@@ -137,5 +138,5 @@ function unique(value: unknown, uniqueForMs: number, refuse: Refuse): UniqueColu
 const uniqueShape = "must be true (the same payload), a key, or { key, for: '1h' }";
 
 function uniqueKey(path: string, key: string, milliseconds: number, refuse: Refuse): UniqueColumns {
-  return { uniqueBy: `k${text(path, key, keyLength, refuse)}`, uniqueFor: interval(milliseconds) };
+  return { uniqueBy: `k${textAsGiven(path, key, keyLength, refuse)}`, uniqueFor: interval(milliseconds) };
 }

@@ -1,6 +1,7 @@
+import type { Cancelled } from '../core/cancelled.js';
 import type { Actions, ManyOptions, ManyReport, RowOutcome, SendOptions } from './actions.js';
 import type { ActionOptions } from './audit.js';
-import type { Cancelled, Canceller, CancelOptions, CancelQuery } from './cancelling.js';
+import type { Canceller, CancelOptions, CancelQuery } from './cancelling.js';
 import type { Explainer, ExplainQuery, Explanation } from './explain.js';
 import type { DeliveryFilter, DeliveryPage, DeliveryReader, EventDetails, PageOptions } from './listing.js';
 import type { Overview, OverviewQuery, OverviewReader } from './overview.js';

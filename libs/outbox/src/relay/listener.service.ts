@@ -1,4 +1,5 @@
 import { BackgroundService } from '../core/background-service.js';
+import type { CancelCalls } from '../core/cancel-calls.js';
 import type { Log } from '../core/throttled-log.js';
 import type { Nudge } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
@@ -8,7 +9,8 @@ import type { InfrastructureConnection } from '../tables/infrastructure-connecti
 const everyMs = 10_000;
 
 /**
- * Hears of work from other processes. It only shortens waits: while it is away everything is found by the polls, and
+ * Hears of work from other processes (`queue <age>`, `deliveries <age>`), and of events whose handlers are to end
+ * (`cancel <event id>`, which is an operator's to repeat when it is lost). It only shortens waits: while it is away everything is found by the polls, and
  * when it is back both loops look once, for what was told meanwhile.
  *
  *   away ── turn ──▶ listening ── connection lost ──▶ away, at once again, then slower each time
@@ -23,6 +25,7 @@ export class ListenerService extends BackgroundService {
     private readonly database: Database,
     private readonly relay: Nudge,
     private readonly taker: Nudge,
+    cancels: CancelCalls,
     log: Log,
   ) {
     super('outbox.listener', log);
@@ -33,6 +36,7 @@ export class ListenerService extends BackgroundService {
       lost: () => this.lost(),
       notified: (payload) => {
         const [news, ageMs] = payload.split(' ');
+        if (news === 'cancel') return cancels.call(ageMs ?? '');
         // What it waited on the way is not in the age: a second more costs next to nothing.
         (news === 'queue' ? this.relay : this.taker).nudge((Number(ageMs) || 0) + 1_000);
       },

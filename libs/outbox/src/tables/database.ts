@@ -2,6 +2,7 @@ import { Client, type Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { Log } from '../core/throttled-log.js';
 import { UnsupportedDriverError } from '../outbox.errors.js';
+import { CancellingTable } from './cancelling.table.js';
 import { DeadLettersTable } from './dead-letters.table.js';
 import { DeliveriesTable } from './deliveries.table.js';
 import { DurablesTable } from './durables.table.js';
@@ -45,6 +46,7 @@ export class Database {
   readonly queue: QueueTable;
   readonly deliveries: DeliveriesTable;
   readonly handled: HandledTable;
+  readonly cancelling: CancellingTable;
   readonly deadLetters: DeadLettersTable;
   readonly durables: DurablesTable;
   readonly workers: WorkersTable;
@@ -82,6 +84,7 @@ export class Database {
     this.queue = new QueueTable(schema, keys);
     this.deliveries = new DeliveriesTable(schema);
     this.handled = new HandledTable(schema);
+    this.cancelling = new CancellingTable(schema, this.channel);
     this.deadLetters = new DeadLettersTable(schema);
     this.durables = new DurablesTable(schema, keys);
     this.workers = new WorkersTable(schema, keys);

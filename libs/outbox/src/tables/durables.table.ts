@@ -37,6 +37,8 @@ export class DurablesTable {
   readonly rename;
   readonly register;
   readonly backfill;
+  /** No parameters. Whether no cancel is under way at this moment; see `cancel` of the schema. */
+  readonly quiet;
   /** An operator's statement waits no longer for the registration lock than this. */
   readonly patience = statement('durables_patience', "SELECT set_config('lock_timeout', '5s', true)");
   /** Parameters: ids. */
@@ -57,6 +59,10 @@ export class DurablesTable {
     this.rename = statement('rename_durables', inSchema(schema, renameSql));
     this.register = statement<{ id: number; name: string }>('register', inSchema(schema, registerSql));
     this.backfill = statement<{ open: number; found: number }>('backfill', inSchema(schema, backfillSql));
+    this.quiet = statement<{ quiet: boolean }>(
+      'backfill_quiet',
+      `SELECT pg_try_advisory_xact_lock(${keys.registration}, 1) AS quiet`,
+    );
     this.types = statement<TypeRow>('durable_types', inSchema(schema, typesSql));
     this.meant = statement('durable_meant', inSchema(schema, meantSql));
     this.list = statement<DurableRow>('durables_list', inSchema(schema, listSql));

@@ -29,8 +29,10 @@ export class HandledTable {
   readonly fail: PerBucket<{ id: string }>;
   readonly snooze: PerBucket<{ id: string }>;
   readonly dead: PerBucket<{ id: string }>;
+  readonly cancel: PerBucket<{ id: string }>;
   readonly failAfter: PerBucket<{ id: string }>;
   readonly deadAfter: PerBucket<{ id: string }>;
+  readonly cancelAfter: PerBucket<{ id: string }>;
 
   constructor(schema: string) {
     const perBucket = <Row>(name: string, sql: string): PerBucket<Row> =>
@@ -45,8 +47,10 @@ export class HandledTable {
     this.fail = perBucket('fail', failSql);
     this.snooze = perBucket('snooze', snoozeSql);
     this.dead = perBucket('dead', deadSql);
+    this.cancel = perBucket('cancel_running', cancelSql);
     this.failAfter = perBucket('fail_after', failAfterSql);
     this.deadAfter = perBucket('dead_after', deadAfterSql);
+    this.cancelAfter = perBucket('cancel_running_after', cancelAfterSql);
   }
 }
 
@@ -96,8 +100,14 @@ WITH m AS (UPDATE outbox.handled_{b} SET verdict = 'x' WHERE bucket = {b} AND ev
 a AS (INSERT INTO outbox.attempts_{b} (bucket, event_id, durable, n, error, worker)
       SELECT {b}, $1::uuid, $2::smallint, $3::smallint, $4::text, $5::int FROM m WHERE $3::smallint <= ${attemptsKept})${deadLetterFrom('m')}`;
 
+/** Cancelled while it ran, inside the claim's transaction, behind ROLLBACK TO. Parameters: event id, durable, attempt. */
+const cancelSql = `
+UPDATE outbox.handled_{b} SET verdict = 'c', attempts = $3::smallint - 1 WHERE bucket = {b} AND event_id = $1::uuid AND durable = $2::smallint RETURNING event_id AS id`;
+
 /** Still ours, still the same attempt, and nobody's verdict: what makes recording after the transaction safe to repeat. */
-const stillOurs = `event_id = $1::uuid AND durable = $2::smallint AND lease = $5::int AND attempt = $3::smallint - 1
+const stillOurs = (
+  lease = '$5',
+): string => `event_id = $1::uuid AND durable = $2::smallint AND lease = ${lease}::int AND attempt = $3::smallint - 1
   AND NOT EXISTS (SELECT 1 FROM outbox.handled_{b} h WHERE h.bucket = {b} AND h.event_id = $1::uuid AND h.durable = $2::smallint)`;
 
 /**
@@ -106,15 +116,21 @@ const stillOurs = `event_id = $1::uuid AND durable = $2::smallint AND lease = $5
  */
 const failAfterSql = `
 WITH d AS (UPDATE outbox.deliveries SET lease = NULL, attempt = $3::smallint, due_at = clock_timestamp() + $6::interval, last_error = $4::text
-      WHERE ${stillOurs} RETURNING event_id, due_at),
+      WHERE ${stillOurs()} RETURNING event_id, due_at),
 a AS (INSERT INTO outbox.attempts_{b} (bucket, event_id, durable, n, error, worker, next_at)
       SELECT {b}, $1::uuid, $2::smallint, $3::smallint, $4::text, $5::int, due_at FROM d WHERE $3::smallint <= ${attemptsKept})
 SELECT event_id AS id FROM d`;
 
 /** Giving up when the transaction is over. Parameters: event id, durable, attempt, error, lease. */
 const deadAfterSql = `
-WITH d AS (DELETE FROM outbox.deliveries WHERE ${stillOurs} RETURNING event_id),
+WITH d AS (DELETE FROM outbox.deliveries WHERE ${stillOurs()} RETURNING event_id),
 m AS (INSERT INTO outbox.handled_{b} (bucket, event_id, durable, verdict, attempts, worker)
       SELECT {b}, $1::uuid, $2::smallint, 'x', $3::smallint, $5::int FROM d ON CONFLICT DO NOTHING RETURNING 1),
 a AS (INSERT INTO outbox.attempts_{b} (bucket, event_id, durable, n, error, worker)
       SELECT {b}, $1::uuid, $2::smallint, $3::smallint, $4::text, $5::int FROM m WHERE $3::smallint <= ${attemptsKept})${deadLetterFrom('m')}`;
+
+/** Cancelled while it ran, when the transaction is over. Parameters: event id, durable, attempt, lease. */
+const cancelAfterSql = `
+WITH d AS (DELETE FROM outbox.deliveries WHERE ${stillOurs('$4')} RETURNING event_id)
+INSERT INTO outbox.handled_{b} (bucket, event_id, durable, verdict, attempts, worker)
+SELECT {b}, $1::uuid, $2::smallint, 'c', $3::smallint - 1, $4::int FROM d ON CONFLICT DO NOTHING RETURNING event_id AS id`;
