@@ -12,7 +12,7 @@ export type { CancelTarget, OutgoingEvent, Published, PublishOptions, Unique } f
 export { EventPublisher } from './events/event-publisher.js';
 export type { EventOf, EventRef, PayloadOf, SubscriptionRef } from './events/event-ref.js';
 export type { EventManifest } from './events/known-events.js';
-export type { ActionOutcome, ManyCounts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './inspect/actions.js';
+export type { ActionOutcome, ManyCounts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './inspect/acting.js';
 export type { ActionOptions } from './inspect/audit.js';
 export type { CancelOptions, CancelQuery } from './inspect/cancelling.js';
 export type { DeliveryInfo, DeliveryState, EventInfo } from './inspect/delivery-info.js';
@@ -49,6 +49,7 @@ export {
   InterruptedError,
   InvalidEventError,
   InvalidFilterError,
+  InvalidQueryError,
   NestedTransactionLeftOpenError,
   NotInTransactionError,
   OutboxBootError,
@@ -61,6 +62,7 @@ export {
   SwallowedSqlError,
   TransactionEndedByHandlerError,
   TransactionFinishedError,
+  UnknownDurableError,
   UnrecoverableError,
   UnsupportedDriverError,
 } from './outbox.errors.js';
@@ -77,7 +79,7 @@ export type { Backoff } from './outbox.option-checker.js';
 export type { DeadLetterNotice, OutboxOptions, OutboxRole } from './outbox.options.js';
 export type { DeadLetter, DeadLetterQuery } from './recover/dead-letters.service.js';
 export { DeadLetters } from './recover/dead-letters.service.js';
-export type { DurableState } from './recover/durables.service.js';
+export type { DurableState, RetireOptions } from './recover/durables.service.js';
 export { Durables } from './recover/durables.service.js';
 export type { GrantOptions } from './tables/schema/grants.js';
 export type { SchemaOptions } from './tables/schema/outbox-schema.js';

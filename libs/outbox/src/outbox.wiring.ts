@@ -9,6 +9,7 @@ import { SubscriptionRegistry } from './consume/subscription.registry.js';
 import { ProviderScan } from './core/provider-scan.js';
 import { ThrottledLog } from './core/throttled-log.js';
 import type { EventPublisher } from './events/event-publisher.js';
+import { patternProblem } from './events/event-type.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
 import { Actions } from './inspect/actions.js';
 import { Canceller } from './inspect/cancelling.js';
@@ -65,7 +66,7 @@ export function wire(input: WiringInput): OutboxParts {
     expression: settings.retentionSchedule,
     run: ({ signal }) => purge.run(signal),
   });
-  const durables = new Durables(database, input.log);
+  const durables = new Durables(database, input.log, appName());
   return {
     outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
@@ -91,17 +92,18 @@ export function wire(input: WiringInput): OutboxParts {
   };
 }
 
-function inspector({ database, cancels }: Foundation, durables: Durables): OutboxInspector {
+function inspector({ database, cancels, wakeTakers }: Foundation, durables: Durables): OutboxInspector {
+  const acting = { database, takers: wakeTakers, who: appName(), patternProblem };
   return new OutboxInspector({
     overview: new OverviewReader(database),
     deliveries: new DeliveryReader(database),
     explainer: new Explainer(database),
     waiter: new Waiter(database),
     canceller: new Canceller(database, cancels, appName()),
-    actions: new Actions(database),
-    pauses: new Pauses(database),
+    actions: new Actions(acting),
+    pauses: new Pauses(acting),
     periodic: new PeriodicReader(database),
-    retire: (durable) => durables.retire(durable),
+    retire: (durable, options) => durables.retire(durable, options),
   });
 }
 

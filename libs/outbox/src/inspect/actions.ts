@@ -1,68 +1,83 @@
-import type { Database } from '../tables/database.js';
+import { InvalidQueryError, UnknownDurableError } from '../outbox.errors.js';
+import type { ActedRow } from '../tables/actions.table.js';
+import type { ActionParts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './acting.js';
+import { actedOn, discarded, sent } from './action-outcome.js';
 import type { ActionOptions } from './audit.js';
+import { FilteredAction } from './filtered-action.js';
 import type { DeliveryFilter } from './listing.js';
-
-/** What an action came to for one delivery. `unchanged`: somebody was first, or it is in a state in which there is nothing to do. */
-export type ActionOutcome = 'done' | 'unchanged' | 'not-found' | 'failed';
-
-export interface RowOutcome {
-  readonly eventId: string;
-  readonly durable: string;
-  readonly outcome: ActionOutcome;
-  /** Why it is not `done`. */
-  readonly detail: string | null;
-}
-
-export interface ManyOptions extends ActionOptions {
-  /** Rows at most. Default: no limit. */
-  readonly limit?: number;
-  /** Changes nothing: the outcomes say what would be done. */
-  readonly dryRun?: boolean;
-  /** Called for each row, in chunks as they are committed. */
-  readonly onRow?: (row: RowOutcome, counts: ManyCounts) => void;
-  /** Ends between two chunks. */
-  readonly signal?: AbortSignal;
-}
-
-export interface ManyCounts {
-  readonly matched: number;
-  readonly done: number;
-  readonly unchanged: number;
-  readonly failed: number;
-}
-
-export interface ManyReport extends ManyCounts {
-  readonly dryRun: boolean;
-  /** The first 10,000; `onRow` sees all. */
-  readonly rows: readonly RowOutcome[];
-}
-
-export interface SendOptions extends ActionOptions {
-  readonly to: string;
-  /** Also when the durable has handled, discarded or cancelled it: its handler runs once more. Default false. */
-  readonly force?: boolean;
-}
+import { isEventId, searchOf } from './search.js';
 
 export class Actions {
-  constructor(private readonly database: Database) {}
+  constructor(private readonly parts: ActionParts) {}
 
   /** A dead letter runs again from attempt 1; one that waits for its next attempt runs now. */
-  async retry(_eventId: string, _durable: string, _options: ActionOptions = {}): Promise<RowOutcome> {
-    throw new Error(`not built ${this.database.schema}`);
+  async retry(eventId: string, durable: string, options: ActionOptions = {}): Promise<RowOutcome> {
+    if (!isEventId(eventId)) return nothing(eventId, durable);
+    const { retry, byKeys } = this.parts.database.actions;
+    const [, { rows }] = await this.parts.database.onPool(
+      byKeys,
+      retry([eventId], [durable], options.by ?? this.parts.who, options.reason ?? null, null),
+    );
+    return this.told(rows[0], actedOn) ?? nothing(eventId, durable);
   }
 
   /** Default of `filter.state`: discarded. */
-  async retryMany(_filter: DeliveryFilter, _options: ManyOptions = {}): Promise<ManyReport> {
-    throw new Error(`not built ${this.database.schema}`);
+  async retryMany(filter: DeliveryFilter, options: ManyOptions = {}): Promise<ManyReport> {
+    const states = statesOf(filter, ['discarded', 'retryable'], 'retried; send(…, { force: true }) runs one once more');
+    const { letters, retryable, retry, preview } = this.parts.database.actions;
+    const many = new FilteredAction(this.parts, searchOf(filter, this.parts.patternProblem), options);
+    const action = { name: 'retry', apply: retry, preview, outcome: actedOn } as const;
+    if (states.includes('discarded')) await many.run(letters, '', action);
+    if (states.includes('retryable')) await many.run(retryable, '0', action);
+    return many.report();
   }
 
   /** Closes dead letters; they keep their verdict. */
-  async discard(_filter: DeliveryFilter, _options: ManyOptions = {}): Promise<ManyReport> {
-    throw new Error(`not built ${this.database.schema}`);
+  async discard(filter: DeliveryFilter, options: ManyOptions = {}): Promise<ManyReport> {
+    statesOf(filter, ['discarded'], 'discarded; cancel ends what waits');
+    const { letters, discard } = this.parts.database.actions;
+    const many = new FilteredAction(this.parts, searchOf(filter, this.parts.patternProblem), options);
+    await many.run(letters, '', { name: 'discard', apply: discard, outcome: discarded });
+    return many.report();
   }
 
-  /** Delivers an event to one durable, whether it was meant for it or not. */
-  async send(_eventId: string, _options: SendOptions): Promise<RowOutcome> {
-    throw new Error(`not built ${this.database.schema}`);
+  /**
+   * Delivers an event to one durable, whether it was meant for it or not, as long as the durable gets events of this
+   * type. Throws `UnknownDurableError` when there is no such durable.
+   */
+  async send(eventId: string, { to, force = false, by, reason }: SendOptions): Promise<RowOutcome> {
+    const { database, who } = this.parts;
+    if (!isEventId(eventId)) return nothing(eventId, to);
+    const [{ rows: found }] = await database.onPool(database.pauses.durable(to));
+    if (!found[0]?.found)
+      throw new UnknownDurableError(
+        to,
+        found.map(({ name }) => name),
+      );
+    const [, { rows }] = await database.onPool(
+      database.actions.byKeys,
+      database.actions.send(eventId, to, by ?? who, reason ?? null, String(force)),
+    );
+    return this.told(rows[0], sent) ?? nothing(eventId, to);
   }
+
+  private told(row: ActedRow | undefined, words: (row: ActedRow) => RowOutcome): RowOutcome | undefined {
+    if (row?.done) this.parts.takers.nudge();
+    return row && words(row);
+  }
+}
+
+function nothing(eventId: string, durable: string): RowOutcome {
+  return { eventId, durable, outcome: 'not-found', detail: `'${eventId}' is no event's id` };
+}
+
+/** The states that a filter asks for; all of them by default the first one. */
+function statesOf({ state }: DeliveryFilter, allowed: readonly string[], remedy: string): readonly string[] {
+  const asked: readonly string[] = state === undefined ? allowed.slice(0, 1) : [state].flat();
+  const wrong = asked.filter((each) => !allowed.includes(each));
+  if (wrong.length > 0 || asked.length === 0)
+    throw new InvalidQueryError(
+      `${wrong.join(', ') || 'nothing'}: only what is ${allowed.join(' or ')} can be ${remedy}`,
+    );
+  return asked;
 }

@@ -1,5 +1,6 @@
 import type { Cancelled } from '../core/cancelled.js';
-import type { Actions, ManyOptions, ManyReport, RowOutcome, SendOptions } from './actions.js';
+import type { ManyOptions, ManyReport, RowOutcome, SendOptions } from './acting.js';
+import type { Actions } from './actions.js';
 import type { ActionOptions } from './audit.js';
 import type { Canceller, CancelOptions, CancelQuery } from './cancelling.js';
 import type { Explainer, ExplainQuery, Explanation } from './explain.js';

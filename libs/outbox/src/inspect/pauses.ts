@@ -1,7 +1,12 @@
-import type { Database } from '../tables/database.js';
+import { InvalidQueryError, UnknownDurableError } from '../outbox.errors.js';
+import { matcherOf } from '../tables/durables.table.js';
+import { freedAtOnce, type PauseRow } from '../tables/pauses.table.js';
+import type { ActionParts } from './acting.js';
 import type { ActionOptions } from './audit.js';
 
-/** One of four. `type` may be a pattern. */
+/**
+ * One of four. `type` may be a pattern. A tenant's pause holds its deliveries; periodic jobs go on, and run for it.
+ */
 export type PauseTarget =
   | { readonly durable: string }
   | { readonly type: string }
@@ -24,19 +29,121 @@ export interface Pause {
   readonly reason: string | null;
 }
 
-export class Pauses {
-  constructor(private readonly database: Database) {}
+interface Target {
+  readonly kind: Pause['kind'];
+  readonly name: string;
+  readonly durable: number | null;
+  readonly matcher: string | null;
+}
 
-  async pause(_target: PauseTarget, _options: PauseOptions = {}): Promise<Pause> {
-    throw new Error(`not built ${this.database.schema}`);
+const firstId = '00000000-0000-0000-0000-000000000000';
+/** As long as tenants and names of jobs may be. */
+const nameLength = 256;
+
+/** The claim obeys what is written here, on every process and whatever its version; nothing else has to know. */
+export class Pauses {
+  constructor(private readonly parts: ActionParts) {}
+
+  /** Once more for what is paused: reason, end and owner are the new ones, `since` stays. */
+  async pause(given: PauseTarget, { reason, by, until }: PauseOptions = {}): Promise<Pause> {
+    const { pauses } = this.parts.database;
+    if (until !== undefined && !(until.getTime() > Date.now()))
+      throw new InvalidQueryError('a pause ends in the future: give a later `until`, or none');
+    const { kind, name, durable, matcher } = await this.target(given);
+    const end = until?.toISOString() ?? null;
+    const [, { rows }] = await this.parts.database.onPool(
+      pauses.expire(),
+      pauses.begin(kind, name, durable, matcher, reason ?? null, by ?? this.parts.who, end),
+    );
+    const [row] = rows;
+    if (!row) throw new Error('the pause returned no row');
+    if (durable !== null) await this.park(row.id, durable);
+    return pauseOf(row);
   }
 
   /** Resolves to false when it was not paused. */
-  async resume(_target: PauseTarget, _options: ActionOptions = {}): Promise<boolean> {
-    throw new Error(`not built ${this.database.schema}`);
+  async resume(given: PauseTarget, { reason, by }: ActionOptions = {}): Promise<boolean> {
+    const { pauses } = this.parts.database;
+    const { kind, name, durable } = await this.target(given);
+    const [, { rows }] = await this.parts.database.onPool(
+      pauses.expire(),
+      pauses.end(kind, name, durable, by ?? this.parts.who, reason ?? null),
+    );
+    for (const { id } of rows) await this.free(id);
+    return rows.length > 0;
   }
 
   async list(): Promise<readonly Pause[]> {
-    throw new Error(`not built ${this.database.schema}`);
+    const [{ rows }] = await this.parts.database.onPool(this.parts.database.pauses.list());
+    return rows.map(pauseOf);
   }
+
+  /** What is due already: claim by claim it would take handlers' places from other durables for as long as it lasts. */
+  private async park(pause: number, durable: number): Promise<void> {
+    for (let parked = freedAtOnce; parked >= freedAtOnce; ) {
+      const [{ rows }] = await this.parts.database.onPool(this.parts.database.pauses.park(pause, durable));
+      parked = rows[0]?.parked ?? 0;
+    }
+  }
+
+  /** The pause is over whatever comes of this: what is left is freed by the sweep of any worker. */
+  private async free(pause: number): Promise<void> {
+    for (let from: string | null = firstId; from !== null; ) {
+      const found: { freed: number; last: string | null } | undefined = await this.chunk(pause, from).catch(
+        () => undefined,
+      );
+      if (!found) return;
+      if (found.freed > 0) this.parts.takers.nudge();
+      from = found.freed < freedAtOnce ? null : found.last;
+    }
+  }
+
+  private async chunk(pause: number, from: string) {
+    const [{ rows }] = await this.parts.database.onPool(this.parts.database.pauses.free(pause, from));
+    return rows[0];
+  }
+
+  private async target(given: PauseTarget): Promise<Target> {
+    const [[key, name] = [], ...more] = Object.entries(given);
+    if (more.length > 0 || typeof name !== 'string' || name === '' || name.length > nameLength || name.includes('\0'))
+      throw new InvalidQueryError('name one of durable, type, tenantId and job, as a text of at most 256 characters');
+    switch (key) {
+      case 'durable':
+        return this.durable(name);
+      case 'type': {
+        const problem = this.parts.patternProblem(name);
+        if (problem) throw new InvalidQueryError(`'${name}' ${problem}`);
+        return { kind: 'type', name, durable: null, matcher: matcherOf(name) };
+      }
+      case 'tenantId':
+        return { kind: 'tenant', name, durable: null, matcher: null };
+      case 'job':
+        return { kind: 'job', name, durable: null, matcher: null };
+      default:
+        throw new InvalidQueryError(`'${key}' cannot be paused; a durable, a type, a tenantId and a job can`);
+    }
+  }
+
+  private async durable(name: string): Promise<Target> {
+    const [{ rows }] = await this.parts.database.onPool(this.parts.database.pauses.durable(name));
+    const [row] = rows;
+    if (!row?.found)
+      throw new UnknownDurableError(
+        name,
+        rows.map((known) => known.name),
+      );
+    return { kind: 'durable', name: row.name, durable: row.id, matcher: null };
+  }
+}
+
+export function pauseOf(row: PauseRow): Pause {
+  return {
+    id: row.id,
+    kind: row.kind,
+    name: row.name,
+    since: new Date(row.since_ms),
+    until: row.until_ms === null ? null : new Date(row.until_ms),
+    by: row.paused_by,
+    reason: row.reason,
+  };
 }

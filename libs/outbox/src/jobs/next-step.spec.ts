@@ -20,6 +20,7 @@ const row = (given: Partial<JobRow>): JobRow => ({
   attempt: 0,
   retry_at: null,
   worker: null,
+  paused: false,
   now,
   ...given,
 });

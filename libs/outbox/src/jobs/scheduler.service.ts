@@ -15,6 +15,8 @@ import { Unfinished } from './unfinished.js';
 
 /** How often the rows are looked at when nothing is due: for what others left, and for a schedule that changed. */
 const lookEveryMs = 3_000;
+/** The same while a job is paused: it goes on within two seconds of its resumption. */
+const pausedLookMs = 1_000;
 const registerEveryMs = 20_000;
 /** How often a run that has lost its lock asks for it. */
 const lockAgainMs = 300;
@@ -154,6 +156,8 @@ export class SchedulerService extends BackgroundService {
       return lookEveryMs;
     }
     if (entry.run || this.stopping || this.listed?.stopped(entry.definition)) return lookEveryMs;
+    // The statements that begin an attempt ask once more; what runs everywhere has none.
+    if (row.paused) return pausedLookMs;
     if (entry.definition.parallel) return this.considerParallel(entry, row.now);
     const step = nextStep(entry.definition, row);
     if (step.kind !== 'unfinished') delete entry.free;

@@ -19,11 +19,20 @@ export interface DurableState {
   readonly waiting: number;
 }
 
+export interface RetireOptions {
+  readonly type?: string;
+  /** Who does it and why; both go to `outbox.audit`. Default: host and process id of the app. */
+  readonly by?: string;
+  readonly reason?: string;
+}
+
 /** The operator's side of durables: which there are, and the end of one that has no code any more. */
 export class Durables {
   constructor(
     private readonly database: Database,
     private readonly log: Log,
+    /** Who acts when nobody says so. */
+    private readonly who: string,
   ) {}
 
   /** All of them, by name. */
@@ -46,14 +55,14 @@ export class Durables {
    *
    * Throws `DurableServedError` when a worker that handles it was seen within the last two minutes (not with `type`).
    */
-  async retire(durable: string, options: { readonly type?: string } = {}): Promise<{ readonly dropped: number }> {
+  async retire(durable: string, options: RetireOptions = {}): Promise<{ readonly dropped: number }> {
     const { durables } = this.database;
     const type = options.type ?? null;
     // Behind the lock that orders registrations and fan-outs: one that does not know of it yet is waited for.
     const [, , { rows }] = await this.database.onPool(
       durables.patience(),
       durables.registrationLock(),
-      durables.retire(durable, type),
+      durables.retire(durable, type, options.by ?? this.who, options.reason ?? null),
     );
     const [found] = rows;
     if (!found || (type !== null && found.matcher === null)) throw new SchemaError(missing(durable, type));

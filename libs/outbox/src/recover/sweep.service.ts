@@ -6,12 +6,15 @@ import type { Nudge } from '../core/wake-signal.js';
 import type { WorkerIdentity } from '../core/worker-identity.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
+import { ParkedRows } from './parked-rows.js';
 
 /** How often dead workers are looked for; with the taker's nudge their deliveries run elsewhere within two seconds. */
 const everyMs = 1_000;
 
-/** Frees what dead workers had leased, and learns how many live ones there are. */
+/** Frees what dead workers had leased and what pauses that are over had parked, and learns how many live workers there are. */
 export class SweepService extends BackgroundService {
+  private readonly parked: ParkedRows;
+
   constructor(
     private readonly database: Database,
     private readonly connection: InfrastructureConnection,
@@ -21,6 +24,7 @@ export class SweepService extends BackgroundService {
     private readonly log: Log,
   ) {
     super('outbox.sweep', log);
+    this.parked = new ParkedRows(database, connection, log);
   }
 
   protected async turn(): Promise<number> {
@@ -31,10 +35,11 @@ export class SweepService extends BackgroundService {
     const [{ rows }] = await this.connection.run(this.database.workers.sweep(own));
     const { freed = 0, others = 0 } = rows[0] ?? {};
     this.identity.others = others;
-    if (freed === 0) return jittered(everyMs);
-    this.log.warn(`${freed} deliveries of workers that are gone are free again`);
+    if (freed > 0) this.log.warn(`${freed} deliveries of workers that are gone are free again`);
+    const parked = await this.parked.free();
+    if (freed + parked === 0) return jittered(everyMs);
     this.taker.nudge();
-    // One sweep frees at most 2,000 rows of a worker; there may be more.
+    // One sweep frees at most 2,000 rows of a worker and 5,000 of a pause; there may be more.
     return 0;
   }
 

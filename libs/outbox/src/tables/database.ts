@@ -2,6 +2,7 @@ import { Client, type Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { Log } from '../core/throttled-log.js';
 import { UnsupportedDriverError } from '../outbox.errors.js';
+import { ActionsTable } from './actions.table.js';
 import { CancellingTable } from './cancelling.table.js';
 import { DeadLettersTable } from './dead-letters.table.js';
 import { DeliveriesTable } from './deliveries.table.js';
@@ -15,6 +16,7 @@ import { InspectListTable } from './inspect-list.table.js';
 import { InspectOverviewTable } from './inspect-overview.table.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
+import { PausesTable } from './pauses.table.js';
 import { QueueTable } from './queue.table.js';
 import { ReconcileTable } from './reconcile.table.js';
 import { RetentionTable } from './retention.table.js';
@@ -58,6 +60,8 @@ export class Database {
   readonly inspectList: InspectListTable;
   readonly inspectEvent: InspectEventTable;
   readonly inspectOverview: InspectOverviewTable;
+  readonly pauses: PausesTable;
+  readonly actions: ActionsTable;
   readonly facts: ServerFacts;
 
   /** What the boot gate found out about the application's connections; what is published before uses no names. */
@@ -96,6 +100,8 @@ export class Database {
     this.inspectList = new InspectListTable(schema);
     this.inspectEvent = new InspectEventTable(schema);
     this.inspectOverview = new InspectOverviewTable(schema);
+    this.pauses = new PausesTable(schema);
+    this.actions = new ActionsTable(schema);
     this.notify = statement('notify', `SELECT pg_notify('${this.channel}', $1::text)`);
     this.facts = new ServerFacts(schema);
   }

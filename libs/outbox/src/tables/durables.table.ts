@@ -47,7 +47,7 @@ export class DurablesTable {
   readonly meant;
   /** No parameters. */
   readonly list;
-  /** Parameters: name, type or null. Sent behind `registrationLock`. */
+  /** Parameters: name, type or null, who, why. Sent behind `registrationLock`. */
   readonly retire;
   /** Parameters: name. Sent behind `registrationLock`. */
   readonly revive;
@@ -144,13 +144,16 @@ SELECT d.name, to_jsonb(d.formerly) AS formerly, d.state, floor(extract(epoch FR
   (SELECT count(*)::int FROM (SELECT 1 FROM outbox.deliveries x WHERE x.durable = d.id AND x.lease IS NULL LIMIT 10001) w) AS waiting
 FROM outbox.durables d ORDER BY d.name`;
 
-/** With a type, the durable stays; it may be handled meanwhile. */
+/** With a type, the durable stays; it may be handled meanwhile. A pause of the durable ends with it. */
 const retireSql = `
 WITH d AS MATERIALIZED (SELECT id, $2::text IS NULL AND state = 'active' AND coalesce(seen_at > clock_timestamp() - interval '2 minutes', false) AS served
       FROM outbox.durables WHERE name = $1::text),
 t AS (UPDATE outbox.durable_types y SET ended_at = coalesce(ended_at, clock_timestamp()), backfill_to = NULL FROM d
       WHERE y.durable = d.id AND NOT d.served AND ($2::text IS NULL OR y.pattern = $2::text) RETURNING y.pattern, y.matcher),
-s AS (UPDATE outbox.durables r SET state = 'retired' FROM d WHERE r.id = d.id AND NOT d.served AND $2::text IS NULL)
+s AS (UPDATE outbox.durables r SET state = 'retired' FROM d WHERE r.id = d.id AND NOT d.served AND $2::text IS NULL RETURNING r.id),
+p AS (UPDATE outbox.pauses x SET ended_at = clock_timestamp(), ended_by = $3::text FROM s WHERE x.durable = s.id AND x.ended_at IS NULL),
+a AS (INSERT INTO outbox.audit (who, action, what, why) SELECT $3::text, 'retire', jsonb_strip_nulls(jsonb_build_object('durable', $1::text, 'type', $2::text)), $4::text
+      WHERE EXISTS (SELECT 1 FROM s) OR EXISTS (SELECT 1 FROM t))
 SELECT d.id, d.served, (SELECT matcher FROM t WHERE pattern = $2::text) AS matcher FROM d`;
 
 /** What it missed in between it does not get. */
@@ -161,10 +164,10 @@ SELECT id FROM d`;
 
 /**
  * A chunk of what waits for a durable, in the order of ids; of a type alone, unless another of its patterns covers the
- * event as well. What a worker holds ends with that worker's attempt.
+ * event as well; what is paused goes, too. What a worker holds ends with that worker's attempt.
  */
 const dropSql = `
-WITH c AS MATERIALIZED (SELECT ctid AS tid, event_id FROM outbox.deliveries WHERE durable = $1::smallint AND lease IS NULL AND event_id > $3::uuid
+WITH c AS MATERIALIZED (SELECT ctid AS tid, event_id FROM outbox.deliveries WHERE durable = $1::smallint AND (lease IS NULL OR lease < 0) AND event_id > $3::uuid
       ORDER BY event_id LIMIT 5000 FOR UPDATE SKIP LOCKED),
 g AS (DELETE FROM outbox.deliveries WHERE ctid = ANY (ARRAY(SELECT c.tid FROM c LEFT JOIN outbox.events e ON e.bucket = outbox.bucket(c.event_id) AND e.id = c.event_id
       WHERE $2::text IS NULL OR (e.type LIKE $2::text AND NOT EXISTS (SELECT 1 FROM outbox.durable_types t

@@ -1,3 +1,4 @@
+import { jobPaused } from './pauses.table.js';
 import type { LockKeys } from './schema/schema-name.js';
 import { type Bound, inSchema, type Statement, statement } from './wire/statement.js';
 
@@ -12,6 +13,8 @@ export interface JobRow {
   /** Since when the failed slot may be tried again; null: it runs, or nobody said how it ended. */
   readonly retry_at: number | null;
   readonly worker: number | null;
+  /** Nothing of it begins. */
+  readonly paused: boolean;
   readonly now: number;
 }
 
@@ -143,7 +146,7 @@ WHERE CASE WHEN s.schedule = excluded.schedule THEN s.seen_at < clock_timestamp(
 
 const lookSql = `
 SELECT job, schedule, ${ms('last_slot')} AS last_slot, ${ms('running_slot')} AS running_slot, attempt, ${ms('retry_at')} AS retry_at,
-  worker, ${ms('clock_timestamp()')} AS now
+  worker, ${jobPaused('job')} AS paused, ${ms('clock_timestamp()')} AS now
 FROM outbox.job_state WHERE job = ANY ($1::text[])`;
 
 /**
@@ -155,7 +158,7 @@ const tickSql = `
 WITH t AS (UPDATE outbox.job_state SET last_slot = ${instant('$2')}, running_slot = ${instant('$2')}, attempt = 1, worker = $6::int,
     started_at = clock_timestamp(), deadline = clock_timestamp() + $5::interval, next_slot = ${instant('$4')}, retry_at = NULL, finished_at = NULL, outcome = NULL
   WHERE job = $1::text AND schedule = $3::text AND last_slot < ${instant('$2')} AND ${instant('$2')} <= clock_timestamp()
-    AND (running_slot IS NULL OR retry_at IS NOT NULL) RETURNING job, running_slot, worker, started_at),
+    AND (running_slot IS NULL OR retry_at IS NOT NULL) AND NOT ${jobPaused('$1::text')} RETURNING job, running_slot, worker, started_at),
 r AS (INSERT INTO outbox.job_runs (job, slot, attempt, started_at, worker) SELECT job, running_slot, 1, started_at, worker FROM t WHERE $7::boolean
   ON CONFLICT DO NOTHING),
 d AS (DELETE FROM outbox.job_tenants x USING t WHERE x.job = t.job AND x.slot < t.running_slot)
@@ -176,7 +179,7 @@ const takeUpSql = `
 WITH t AS (UPDATE outbox.job_state SET attempt = attempt + 1, worker = $6::int, started_at = clock_timestamp(), deadline = clock_timestamp() + $5::interval,
     retry_at = NULL, finished_at = NULL, outcome = NULL
   WHERE job = $1::text AND running_slot = ${instant('$2')} AND attempt = $3::int
-    AND CASE WHEN $4::boolean THEN retry_at <= clock_timestamp() ELSE ${left('$6')} END
+    AND CASE WHEN $4::boolean THEN retry_at <= clock_timestamp() ELSE ${left('$6')} END AND NOT ${jobPaused('$1::text')}
   RETURNING job, running_slot, attempt, worker, started_at),
 b AS (UPDATE outbox.job_runs r SET outcome = 'interrupted', finished_at = clock_timestamp() FROM t
   WHERE r.job = t.job AND r.slot = t.running_slot AND r.attempt = $3::int AND r.finished_at IS NULL),
