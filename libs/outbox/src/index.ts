@@ -36,7 +36,7 @@ export { OutboxInspector } from './inspect/inspector.js';
 export type { AttemptInfo, DeliveryFilter, DeliveryPage, EventDetails, PageOptions } from './inspect/listing.js';
 export type { DurableOverview, Overview, OverviewQuery } from './inspect/overview.js';
 export type { Pause, PauseOptions, PauseTarget } from './inspect/pauses.js';
-export type { JobRunInfo, PeriodicInfo } from './inspect/periodic.js';
+export type { JobLockInfo, JobRunInfo, PeriodicInfo } from './inspect/periodic-info.js';
 export type { EndedDelivery, WaitOptions } from './inspect/waiting.js';
 export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
 export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
@@ -68,10 +68,12 @@ export {
 } from './outbox.errors.js';
 export {
   JobLockLostError,
+  JobPausedError,
   JobStoppedError,
   JobTimeoutError,
   RowFailedError,
   TenantFailedError,
+  UnknownJobError,
 } from './outbox.job-errors.js';
 export type { OutboxAsyncOptions, OutboxRootOptions } from './outbox.module.js';
 export { OutboxModule } from './outbox.module.js';

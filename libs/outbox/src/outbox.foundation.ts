@@ -47,6 +47,7 @@ export class Foundation {
   };
   readonly wakeTaker = new WakeSignal();
   readonly cancels = new CancelCalls();
+  readonly wakeJobs = new WakeSignal();
   readonly transport: Transport;
   readonly alert: DeadLetterAlert;
   readonly commits: CommitWatcher;
@@ -61,7 +62,7 @@ export class Foundation {
 
   constructor({ dataSource, settings, log }: WiringInput) {
     this.database = new Database(dataSource, settings.schema, settings.infrastructureUrl);
-    const { database, wakeTaker } = this;
+    const { database, wakeTaker, wakeJobs } = this;
     this.alert = new DeadLetterAlert(settings, log);
     this.transport = settings.transport.create({ log, installation: () => this.installation() });
     // NOTIFY takes a transaction number; nothing is lost when a crash forgets its commit.
@@ -70,7 +71,9 @@ export class Foundation {
       : database.infrastructure('publisher', log, ['SET synchronous_commit = off']);
     const many = settings.transport.capabilities.processes === 'many';
     this.listener =
-      works(settings) && many ? new ListenerService(database, this.relay, wakeTaker, this.cancels, log) : undefined;
+      works(settings) && many
+        ? new ListenerService(database, this.relay, wakeTaker, this.wakeJobs, this.cancels, log)
+        : undefined;
     this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
     const alone = works(settings) && !many;
     this.wakeTakers = alone ? wakeTaker : both(wakeTaker, this.notifier.deliveries);

@@ -68,6 +68,44 @@ export class JobStoppedError extends OutboxError {
   }
 }
 
+/** A run was asked for of a job that no process has registered (lately: a job without code is forgotten after 30 days). */
+export class UnknownJobError extends OutboxError {
+  readonly code = 'OUTBOX_UNKNOWN_JOB';
+
+  constructor(
+    readonly job: string,
+    /** Those there are, what is most like it first. */
+    readonly known: readonly string[],
+  ) {
+    const [nearest, ...others] = known.slice(0, toldJobs);
+    const more = known.length > toldJobs ? `, and ${known.length - toldJobs} more` : '';
+    super(
+      nearest === undefined
+        ? `there is no job '${job}', nor any other: no process with jobs has run on this outbox yet`
+        : `there is no job '${job}'; there are, the nearest first: ${[nearest, ...others].join(', ')}${more}`,
+    );
+  }
+}
+
+const toldJobs = 20;
+
+/** A run was asked for of a job that is paused: it would wait until nobody remembers it. */
+export class JobPausedError extends OutboxError {
+  readonly code = 'OUTBOX_JOB_PAUSED';
+  override readonly retryable = true;
+
+  constructor(
+    readonly job: string,
+    pause: { since: Date; until: Date | null; by: string | null; reason: string | null },
+  ) {
+    const { since, until, by, reason } = pause;
+    super(
+      `job '${job}' is paused since ${since.toISOString()}${until ? ` until ${until.toISOString()}` : ''}${by === null ? '' : ` by ${by}`}` +
+        `${reason === null ? '' : ` ("${reason}")`}, so nothing of it is run; resume it first: npx nestjs-outbox resume --job ${job}`,
+    );
+  }
+}
+
 /** What an error says, whatever was thrown, in at most so many characters: it goes into lines of the log, and joined errors. */
 export function messageOf(error: unknown, most = 500): string {
   try {

@@ -20,6 +20,7 @@ import { DeliveryReader } from './inspect/listing.js';
 import { OverviewReader } from './inspect/overview.js';
 import { Pauses } from './inspect/pauses.js';
 import { PeriodicReader } from './inspect/periodic.js';
+import type { KnownJobs } from './inspect/periodic-rows.js';
 import { Waiter } from './inspect/waiting.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
@@ -67,6 +68,7 @@ export function wire(input: WiringInput): OutboxParts {
     run: ({ signal }) => purge.run(signal),
   });
   const durables = new Durables(database, input.log, appName());
+  const runner = scheduler(input, base);
   return {
     outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
@@ -79,8 +81,8 @@ export function wire(input: WiringInput): OutboxParts {
     }),
     deadLetters: new DeadLetters(database, base.wakeTakers),
     durables,
-    inspector: inspector(base, durables),
-    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs),
+    inspector: inspector(base, durables, knownJobs(base, jobs, runner)),
+    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs, runner),
     health: new OutboxHealth(
       database,
       base.connection,
@@ -92,7 +94,11 @@ export function wire(input: WiringInput): OutboxParts {
   };
 }
 
-function inspector({ database, cancels, wakeTakers }: Foundation, durables: Durables): OutboxInspector {
+function inspector(
+  { database, cancels, wakeTakers }: Foundation,
+  durables: Durables,
+  jobs: KnownJobs,
+): OutboxInspector {
   const acting = { database, takers: wakeTakers, who: appName(), patternProblem };
   return new OutboxInspector({
     overview: new OverviewReader(database),
@@ -102,9 +108,21 @@ function inspector({ database, cancels, wakeTakers }: Foundation, durables: Dura
     canceller: new Canceller(database, cancels, appName()),
     actions: new Actions(acting),
     pauses: new Pauses(acting),
-    periodic: new PeriodicReader(database),
+    periodic: new PeriodicReader(database, jobs, appName()),
     retire: (durable, options) => durables.retire(durable, options),
   });
+}
+
+/** The jobs of this process, for an inspector that knows nothing of schedules. */
+function knownJobs({ wakeJobs }: Foundation, jobs: JobRegistry, runner: SchedulerService): KnownJobs {
+  return {
+    find: (name) => {
+      const found = jobs.find(name);
+      return found && { schedule: found.schedule.text, parallel: found.parallel, next: found.schedule.next };
+    },
+    register: () => runner.registerNow(),
+    nudge: () => wakeJobs.nudge(),
+  };
 }
 
 function lifecycle(
@@ -112,6 +130,7 @@ function lifecycle(
   base: Foundation,
   registry: SubscriptionRegistry,
   jobs: JobRegistry,
+  runner: SchedulerService,
 ): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeTaker, wakeTakers, notifier, listener } = base;
@@ -141,7 +160,7 @@ function lifecycle(
     ],
     listener,
     notifier,
-    scheduler: scheduler(input, base),
+    scheduler: runner,
     scheduled: input.scheduled,
     log,
   });
@@ -183,7 +202,7 @@ function relayOf({ settings, log }: WiringInput, base: Foundation): RelayService
 }
 
 function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerService {
-  const { database, follower, commits, identity } = base;
+  const { database, follower, commits, identity, wakeJobs } = base;
   const connection = database.infrastructure('jobs', log, [], { lost: () => service.lost() });
   const transactions = { database, follower, commits, throttled: new ThrottledLog(log) };
   const service: SchedulerService = new SchedulerService(
@@ -197,6 +216,7 @@ function scheduler({ settings, log }: WiringInput, base: Foundation): SchedulerS
       log,
     },
     log,
+    wakeJobs,
   );
   return service;
 }

@@ -7,7 +7,8 @@ import type { Explainer, ExplainQuery, Explanation } from './explain.js';
 import type { DeliveryFilter, DeliveryPage, DeliveryReader, EventDetails, PageOptions } from './listing.js';
 import type { Overview, OverviewQuery, OverviewReader } from './overview.js';
 import type { Pause, PauseOptions, Pauses, PauseTarget } from './pauses.js';
-import type { PeriodicInfo, PeriodicReader } from './periodic.js';
+import type { PeriodicReader } from './periodic.js';
+import type { PeriodicInfo } from './periodic-info.js';
 import type { EndedDelivery, Waiter, WaitOptions } from './waiting.js';
 
 export interface InspectorParts {

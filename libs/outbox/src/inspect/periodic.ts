@@ -1,49 +1,58 @@
+import { nearestFirst } from '../core/nearest.js';
+import { JobPausedError, UnknownJobError } from '../outbox.job-errors.js';
 import type { Database } from '../tables/database.js';
+import type { AskedRow } from '../tables/periodic.table.js';
 import type { ActionOptions } from './audit.js';
-import type { Pause } from './pauses.js';
+import type { PeriodicInfo } from './periodic-info.js';
+import { type KnownJobs, pauseOf, periodicInfos } from './periodic-rows.js';
 
-export interface JobRunInfo {
-  readonly slot: Date;
-  readonly attempt: number;
-  readonly startedAt: Date;
-  readonly finishedAt: Date | null;
-  readonly outcome: 'done' | 'failed' | 'lock lost' | 'interrupted' | null;
-  readonly worker: string | null;
-  readonly error: string | null;
-}
-
-export interface PeriodicInfo {
-  readonly job: string;
-  /** As it is registered: the cron expression or interval, and the time zone. */
-  readonly schedule: string;
-  /** At most 3; empty when this process does not know the schedule. */
-  readonly next: readonly Date[];
-  readonly lastSlot: Date | null;
-  /** The run that holds the lock. */
-  readonly running: {
-    readonly slot: Date;
-    readonly attempt: number;
-    readonly worker: string | null;
-    readonly since: Date | null;
-  } | null;
-  readonly paused: Pause | null;
-  /** When one more run was asked for that has not begun. */
-  readonly askedAt: Date | null;
-  /** Newest first, at most 10; jobs that tick more than once a minute have only the last. */
-  readonly runs: readonly JobRunInfo[];
-  /** When a process that has the job was last seen. */
-  readonly seenAt: Date;
-}
-
+/** Periodic jobs for people: what there is of them in the database, and one more run of one. */
 export class PeriodicReader {
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly jobs: KnownJobs,
+    private readonly app: string,
+  ) {}
 
   async list(): Promise<readonly PeriodicInfo[]> {
-    throw new Error(`not built ${this.database.schema}`);
+    const { periodic } = this.database;
+    // A run holds its lock before and after its row says so. Of two looks around the row one sees it, whatever begins or
+    // ends meanwhile.
+    const [before, states, runs, after] = await this.database.onPool(
+      periodic.locks(),
+      periodic.states(),
+      periodic.runs(),
+      periodic.locks(),
+    );
+    return periodicInfos(states.rows, runs.rows, [...before.rows, ...after.rows], this.jobs);
   }
 
   /** One more run, as soon as a process that has the job looks; under the same lock. Resolves to the slot it was given. */
-  async run(_job: string, _options: ActionOptions = {}): Promise<Date> {
-    throw new Error(`not built ${this.database.schema}`);
+  async run(job: string, options: ActionOptions = {}): Promise<Date> {
+    const asked = (await this.ask(job, options)) ?? (await this.askAnew(job, options));
+    if (!asked) throw new UnknownJobError(job, nearestFirst(job, await this.names()));
+    const paused = pauseOf(job, asked);
+    if (paused) throw new JobPausedError(job, paused);
+    this.jobs.nudge();
+    return new Date(asked.slot ?? 0);
+  }
+
+  /** A process that has just booted has perhaps not registered its jobs yet. */
+  private async askAnew(job: string, options: ActionOptions): Promise<AskedRow | undefined> {
+    if (!this.jobs.find(job)) return undefined;
+    await this.jobs.register();
+    return this.ask(job, options);
+  }
+
+  private async ask(job: string, { by = this.app, reason }: ActionOptions): Promise<AskedRow | undefined> {
+    const { periodic, notify } = this.database;
+    // Told in the same transaction, once and for all: a command line has gone before a notifier would have its turn.
+    const [{ rows }] = await this.database.onPool(periodic.ask(job, by, reason ?? null), notify('jobs 0'));
+    return rows[0];
+  }
+
+  private async names(): Promise<string[]> {
+    const [{ rows }] = await this.database.onPool(this.database.periodic.names());
+    return rows.map(({ job }) => job);
   }
 }

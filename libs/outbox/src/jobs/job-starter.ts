@@ -29,10 +29,18 @@ export interface StarterParts {
 export class JobStarter {
   constructor(private readonly parts: StarterParts) {}
 
-  /** A new slot; `next` is the one after it. */
-  async tick(entry: Entry, slot: number, next: number): Promise<void> {
-    const start = this.startOf(entry, { job: entry.definition.name, slot, attempt: 1 });
-    await this.begin(entry, start, this.jobs.tick(start, entry.definition.schedule.text, next));
+  /** A new slot; `next` is the one after it. What was asked for has history: whoever asked wants to know. */
+  async tick(entry: Entry, slot: number, next: number, asked = false): Promise<void> {
+    const { name, schedule, history } = entry.definition;
+    const start = { ...this.startOf(entry, { job: name, slot, attempt: 1 }), history: history || asked };
+    await this.begin(entry, start, this.jobs.tick(start, schedule.text, next, asked));
+  }
+
+  /** A run of a parallel job that was asked for: once, by whoever is first. Like its slots it is begun without a lock. */
+  async tickAlone(entry: Entry, slot: number): Promise<void> {
+    const { name, schedule } = entry.definition;
+    const [{ rowCount }] = await this.parts.connection.run(this.jobs.takeAsked(name, slot, schedule.text));
+    if (rowCount > 0) this.launch(entry, { job: name, slot, attempt: 1 });
   }
 
   /** One more attempt at a slot. `failed` says how the one before ended: with an error, or nobody knows. */

@@ -37,6 +37,10 @@ export class JobRegistry {
     return this.found;
   }
 
+  find(name: string): JobDefinition | undefined {
+    return this.byName.get(name);
+  }
+
   get all(): readonly JobDefinition[] {
     return [...this.byName.values()];
   }

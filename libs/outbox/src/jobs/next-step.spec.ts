@@ -21,6 +21,7 @@ const row = (given: Partial<JobRow>): JobRow => ({
   retry_at: null,
   worker: null,
   paused: false,
+  asked_at: null,
   now,
   ...given,
 });

@@ -9,6 +9,8 @@ export type Step =
   | { readonly kind: 'quiet' }
   /** A slot is due. `next`: the one after it. */
   | { readonly kind: 'tick'; readonly slot: number; readonly next: number }
+  /** Somebody asked for one more run, whose slot is that moment. `next`: the slot after now. */
+  | { readonly kind: 'asked'; readonly slot: number; readonly next: number }
   /** An attempt that runs elsewhere, or that died. Its lock tells. */
   | { readonly kind: 'unfinished'; readonly slot: number; readonly attempt: number }
   /** A slot that failed is due again; `attempt` is the one to come. */
@@ -29,10 +31,11 @@ export function dueSlot(
 
 /**
  * What was left unfinished comes first, or the tenants that it had not got to would be lost; then a new slot, before the
- * retry of an old one that failed.
+ * retry of an old one that failed. What was asked for comes last: no slot of the schedule loses its run or its retries
+ * to it.
  */
 export function nextStep(job: Pick<JobDefinition, 'schedule' | 'missed'>, row: JobRow): Step {
-  const { now, last_slot, running_slot, retry_at, attempt } = row;
+  const { now, last_slot, running_slot, retry_at, asked_at, attempt } = row;
   const { schedule } = job;
   if (row.schedule !== schedule.text) return { kind: 'quiet' };
   if (running_slot !== null && retry_at === null) return { kind: 'unfinished', slot: running_slot, attempt };
@@ -42,5 +45,6 @@ export function nextStep(job: Pick<JobDefinition, 'schedule' | 'missed'>, row: J
     return { kind: 'retry', slot: running_slot, attempt: attempt + 1 };
   // No slot between `last` and now is due, so this is the slot after `last`; a clock that was put back may be before it.
   const next = schedule.next(Math.max(last_slot, now));
+  if (asked_at !== null && running_slot === null) return { kind: 'asked', slot: asked_at, next };
   return { kind: 'wait', ms: Math.min(next, retry_at ?? Number.POSITIVE_INFINITY) - now };
 }

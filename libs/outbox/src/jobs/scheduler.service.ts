@@ -3,6 +3,7 @@ import { BackgroundService } from '../core/background-service.js';
 import { databaseTrouble } from '../core/database-errors.js';
 import { withDeadline } from '../core/deadline.js';
 import type { Log } from '../core/throttled-log.js';
+import type { WakeSignal } from '../core/wake-signal.js';
 import { JobLockLostError, JobStoppedError, messageOf } from '../outbox.job-errors.js';
 import type { JobAttempt, JobRow } from '../tables/jobs.table.js';
 import type { Entry } from './entry.js';
@@ -55,8 +56,9 @@ export class SchedulerService extends BackgroundService {
   constructor(
     private readonly parts: Omit<StarterParts, 'stopping' | 'began' | 'ended'>,
     private readonly log: Log,
+    wake: WakeSignal,
   ) {
-    super('outbox.jobs', log);
+    super('outbox.jobs', log, wake);
     this.starter = new JobStarter({
       ...parts,
       stopping: () => this.stopping,
@@ -158,7 +160,7 @@ export class SchedulerService extends BackgroundService {
     if (entry.run || this.stopping || this.listed?.stopped(entry.definition)) return lookEveryMs;
     // The statements that begin an attempt ask once more; what runs everywhere has none.
     if (row.paused) return pausedLookMs;
-    if (entry.definition.parallel) return this.considerParallel(entry, row.now);
+    if (entry.definition.parallel) return this.considerParallel(entry, row);
     const step = nextStep(entry.definition, row);
     if (step.kind !== 'unfinished') delete entry.free;
     switch (step.kind) {
@@ -176,6 +178,9 @@ export class SchedulerService extends BackgroundService {
       case 'tick':
         await this.starter.tick(entry, step.slot, step.next);
         return step.next - row.now;
+      case 'asked':
+        await this.starter.tick(entry, step.slot, step.next, true);
+        return this.untilNext(entry, row.now);
       case 'retry':
         await this.starter.takeUp(entry, { ...step, job: entry.definition.name }, true);
         return this.untilNext(entry, row.now);
@@ -187,14 +192,15 @@ export class SchedulerService extends BackgroundService {
     return Math.min(lookEveryMs, definition.schedule.next(now) - now);
   }
 
-  private considerParallel(entry: Entry, now: number): number {
+  private async considerParallel(entry: Entry, { now, asked_at, schedule }: JobRow): Promise<number> {
     const { definition } = entry;
     entry.last ??= now;
     const slot = dueSlot(definition, entry.last, now);
     if (slot !== undefined) {
       entry.last = slot;
       this.starter.launch(entry, { job: definition.name, slot, attempt: 1 });
-    }
+    } else if (asked_at !== null && schedule === definition.schedule.text)
+      await this.starter.tickAlone(entry, asked_at);
     return definition.schedule.next(now) - now;
   }
 
@@ -222,6 +228,12 @@ export class SchedulerService extends BackgroundService {
     const { locks } = this.parts;
     // It may have ended while the answer was on its way, and then nobody would release the lock.
     if ((await locks.take(entry.definition.name)) && !entry.run) await locks.release(entry.definition.name);
+  }
+
+  /** Writes the rows of jobs that have none: for whoever asks for one before the first look. */
+  async registerNow(): Promise<void> {
+    this.registeredAt = Number.NEGATIVE_INFINITY;
+    if (this.entries.length > 0) await this.register();
   }
 
   /** Also says that this schedule is still somebody's. */

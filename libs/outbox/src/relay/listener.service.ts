@@ -11,7 +11,7 @@ const everyMs = 10_000;
 /**
  * Hears of work from other processes (`queue <age>`, `deliveries <age>`), and of events whose handlers are to end
  * (`cancel <event id>`, which is an operator's to repeat when it is lost). It only shortens waits: while it is away everything is found by the polls, and
- * when it is back both loops look once, for what was told meanwhile.
+ * when it is back all loops look once, for what was told meanwhile.
  *
  *   away ── turn ──▶ listening ── connection lost ──▶ away, at once again, then slower each time
  */
@@ -25,6 +25,7 @@ export class ListenerService extends BackgroundService {
     private readonly database: Database,
     private readonly relay: Nudge,
     private readonly taker: Nudge,
+    private readonly jobs: Nudge,
     cancels: CancelCalls,
     log: Log,
   ) {
@@ -37,8 +38,9 @@ export class ListenerService extends BackgroundService {
       notified: (payload) => {
         const [news, ageMs] = payload.split(' ');
         if (news === 'cancel') return cancels.call(ageMs ?? '');
+        const told = news === 'queue' ? this.relay : news === 'jobs' ? this.jobs : this.taker;
         // What it waited on the way is not in the age: a second more costs next to nothing.
-        (news === 'queue' ? this.relay : this.taker).nudge((Number(ageMs) || 0) + 1_000);
+        told.nudge((Number(ageMs) || 0) + 1_000);
       },
     });
   }
@@ -57,6 +59,7 @@ export class ListenerService extends BackgroundService {
     this.listening = true;
     this.relay.nudge();
     this.taker.nudge();
+    this.jobs.nudge();
   }
 
   private lost(): void {

@@ -5,7 +5,10 @@ import type { Nudge } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { InfrastructureConnection } from '../tables/infrastructure-connection.js';
 
-/** What may be new for other processes: rows in the queue, or deliveries that nobody has. The words of the payload. */
+/**
+ * What may be new for other processes: rows in the queue, or deliveries that nobody has. The words of the payload; a
+ * third one, `jobs`, is said by whoever asks for a run of a job.
+ */
 export type News = 'queue' | 'deliveries';
 
 /**

@@ -17,6 +17,7 @@ import { InspectOverviewTable } from './inspect-overview.table.js';
 import { JobTenantsTable } from './job-tenants.table.js';
 import { JobsTable } from './jobs.table.js';
 import { PausesTable } from './pauses.table.js';
+import { PeriodicTable } from './periodic.table.js';
 import { QueueTable } from './queue.table.js';
 import { ReconcileTable } from './reconcile.table.js';
 import { RetentionTable } from './retention.table.js';
@@ -54,6 +55,7 @@ export class Database {
   readonly workers: WorkersTable;
   readonly jobs: JobsTable;
   readonly jobTenants: JobTenantsTable;
+  readonly periodic: PeriodicTable;
   readonly retention: RetentionTable;
   readonly reconcile: ReconcileTable;
   readonly health: HealthTable;
@@ -94,6 +96,7 @@ export class Database {
     this.workers = new WorkersTable(schema, keys);
     this.jobs = new JobsTable(schema, keys);
     this.jobTenants = new JobTenantsTable(schema);
+    this.periodic = new PeriodicTable(schema, keys);
     this.retention = new RetentionTable(schema);
     this.reconcile = new ReconcileTable(schema);
     this.health = new HealthTable(schema, keys);

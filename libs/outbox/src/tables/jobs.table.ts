@@ -15,6 +15,8 @@ export interface JobRow {
   readonly worker: number | null;
   /** Nothing of it begins. */
   readonly paused: boolean;
+  /** The slot of one more run that somebody asked for and that has not begun. */
+  readonly asked_at: number | null;
   readonly now: number;
 }
 
@@ -51,6 +53,7 @@ export class JobsTable {
   /** Whether nobody holds it; asked with a lock that ends with the statement. Parameters: the lock key of a job. */
   readonly free: Statement<{ free: boolean }>;
   private readonly tickStatement: Statement<{ job: string }>;
+  private readonly takeAskedStatement: Statement<{ job: string }>;
   private readonly takeUpStatement: Statement<{ job: string }>;
   private readonly giveUpStatement: Statement<{ job: string }>;
   private readonly finishStatement: Statement<{ job: string }>;
@@ -67,6 +70,7 @@ export class JobsTable {
     this.unlock = statement('job_unlock', bind('SELECT pg_advisory_unlock({job}, $1::int)'));
     this.free = statement('job_free', bind('SELECT pg_try_advisory_xact_lock_shared({job}, $1::int) AS free'));
     this.tickStatement = statement('job_tick', bind(tickSql));
+    this.takeAskedStatement = statement('job_take_asked', bind(takeAskedSql));
     this.takeUpStatement = statement('job_take_up', bind(takeUpSql));
     this.giveUpStatement = statement('job_give_up', bind(giveUpSql));
     this.finishStatement = statement('job_finish', bind(finishSql));
@@ -75,10 +79,18 @@ export class JobsTable {
     this.noteStatement = statement('job_note', bind(noteSql));
   }
 
-  /** Begins a new slot; a row only if it is nobody else's, is due by the database's clock, and the schedule is still ours. */
-  tick(start: AttemptStart, schedule: string, nextSlot: number): Bound<{ job: string }> {
-    const { job, slot, worker } = start;
-    return this.tickStatement(job, slot, schedule, nextSlot, ...limits(start), worker, yes(start.history));
+  /**
+   * Begins a new slot; a row only if it is nobody else's, is due by the database's clock or was `asked` for, and the
+   * schedule is still ours.
+   */
+  tick(start: AttemptStart, schedule: string, nextSlot: number, asked: boolean): Bound<{ job: string }> {
+    const { job, slot, worker, history } = start;
+    return this.tickStatement(job, slot, schedule, nextSlot, ...limits(start), worker, yes(history), yes(asked));
+  }
+
+  /** One process takes the run of a parallel job that was asked for; no row: another has it. */
+  takeAsked(job: string, slot: number, schedule: string): Bound<{ job: string }> {
+    return this.takeAskedStatement(job, slot, schedule);
   }
 
   /** Begins the next attempt at a slot; `failed` says how the one before it ended: with an error, or nobody knows. */
@@ -129,6 +141,8 @@ const limits = ({ timeoutMs }: AttemptStart): [string | null] => [
 const ms = (column: string): string => `floor(extract(epoch FROM ${column}) * 1000)::bigint`;
 const instant = (parameter: string): string =>
   `(timestamptz 'epoch' + ${parameter}::bigint * interval '1 millisecond')`;
+/** Slots travel in milliseconds; who writes `asked_at` by hand may write more. */
+const askedFor = (slot: string): string => `date_trunc('milliseconds', asked_at) = ${instant(slot)}`;
 
 /**
  * A schedule is taken over by a process that brings one the row has never had, and by one whose schedule was replaced but
@@ -146,23 +160,31 @@ WHERE CASE WHEN s.schedule = excluded.schedule THEN s.seen_at < clock_timestamp(
 
 const lookSql = `
 SELECT job, schedule, ${ms('last_slot')} AS last_slot, ${ms('running_slot')} AS running_slot, attempt, ${ms('retry_at')} AS retry_at,
-  worker, ${jobPaused('job')} AS paused, ${ms('clock_timestamp()')} AS now
+  worker, ${jobPaused('job')} AS paused, ${ms('asked_at')} AS asked_at, ${ms('clock_timestamp()')} AS now
 FROM outbox.job_state WHERE job = ANY ($1::text[])`;
 
 /**
  * Sent by whoever holds the job's lock; this row decides all the same, because a job may be quicker than the clocks of
- * two processes agree. A slot that failed and waits for its retry gives way to the next one. Parameters: job, slot,
- * schedule, the slot after it, time limit, worker, whether there is history.
+ * two processes agree. A slot that failed and waits for its retry gives way to the next one of the schedule, and not to
+ * one that was asked for, which leaves `last_slot` alone: no slot of the schedule is lost to it. Parameters: job, slot,
+ * schedule, the slot after it, time limit, worker, whether there is history, whether it was asked for.
  */
 const tickSql = `
-WITH t AS (UPDATE outbox.job_state SET last_slot = ${instant('$2')}, running_slot = ${instant('$2')}, attempt = 1, worker = $6::int,
+WITH t AS (UPDATE outbox.job_state SET last_slot = CASE WHEN $8::boolean THEN last_slot ELSE ${instant('$2')} END, running_slot = ${instant('$2')}, attempt = 1, worker = $6::int,
+    asked_at = CASE WHEN $8::boolean THEN NULL ELSE asked_at END, asked_by = CASE WHEN $8::boolean THEN NULL ELSE asked_by END,
     started_at = clock_timestamp(), deadline = clock_timestamp() + $5::interval, next_slot = ${instant('$4')}, retry_at = NULL, finished_at = NULL, outcome = NULL
-  WHERE job = $1::text AND schedule = $3::text AND last_slot < ${instant('$2')} AND ${instant('$2')} <= clock_timestamp()
-    AND (running_slot IS NULL OR retry_at IS NOT NULL) AND NOT ${jobPaused('$1::text')} RETURNING job, running_slot, worker, started_at),
+  WHERE job = $1::text AND schedule = $3::text
+    AND CASE WHEN $8::boolean THEN ${askedFor('$2')} AND running_slot IS NULL
+      ELSE last_slot < ${instant('$2')} AND ${instant('$2')} <= clock_timestamp() AND (running_slot IS NULL OR retry_at IS NOT NULL) END
+    AND NOT ${jobPaused('$1::text')} RETURNING job, running_slot, worker, started_at),
 r AS (INSERT INTO outbox.job_runs (job, slot, attempt, started_at, worker) SELECT job, running_slot, 1, started_at, worker FROM t WHERE $7::boolean
   ON CONFLICT DO NOTHING),
-d AS (DELETE FROM outbox.job_tenants x USING t WHERE x.job = t.job AND x.slot < t.running_slot)
+d AS (DELETE FROM outbox.job_tenants x USING t WHERE x.job = t.job AND x.slot <> t.running_slot)
 SELECT job FROM t`;
+
+/** Parameters: job, slot, schedule. */
+const takeAskedSql = `
+UPDATE outbox.job_state SET asked_at = NULL, asked_by = NULL WHERE job = $1::text AND schedule = $3::text AND ${askedFor('$2')} RETURNING job`;
 
 /**
  * Nobody's and unfinished: who began it is gone as a worker, or is this very worker, which knows nothing of it. A worker
@@ -173,6 +195,7 @@ const left = (worker: string): string =>
 
 /**
  * Tenants that failed are run again with the slot they failed in; after an interruption none is that has a verdict.
+ * A slot that was asked for has history also where the job has none: its further attempts, too.
  * Parameters: job, slot, the attempt before, whether that one failed, time limit, worker, whether there is history.
  */
 const takeUpSql = `
@@ -183,7 +206,8 @@ WITH t AS (UPDATE outbox.job_state SET attempt = attempt + 1, worker = $6::int, 
   RETURNING job, running_slot, attempt, worker, started_at),
 b AS (UPDATE outbox.job_runs r SET outcome = 'interrupted', finished_at = clock_timestamp() FROM t
   WHERE r.job = t.job AND r.slot = t.running_slot AND r.attempt = $3::int AND r.finished_at IS NULL),
-r AS (INSERT INTO outbox.job_runs (job, slot, attempt, started_at, worker) SELECT job, running_slot, attempt, started_at, worker FROM t WHERE $7::boolean
+r AS (INSERT INTO outbox.job_runs (job, slot, attempt, started_at, worker) SELECT job, running_slot, attempt, started_at, worker FROM t
+  WHERE $7::boolean OR EXISTS (SELECT 1 FROM outbox.job_runs o WHERE o.job = t.job AND o.slot = t.running_slot)
   ON CONFLICT (job, slot, attempt) DO UPDATE SET started_at = excluded.started_at, worker = excluded.worker, finished_at = NULL, outcome = NULL, error = NULL),
 d AS (DELETE FROM outbox.job_tenants x USING t WHERE $4::boolean AND x.job = t.job AND x.slot = t.running_slot AND x.error IS NOT NULL)
 SELECT job FROM t`;

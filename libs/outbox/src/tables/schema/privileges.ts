@@ -100,7 +100,7 @@ const retrier: readonly Privilege[] = [
     table('audit', 'INSERT', 'who action what why'),
     table('deliveries', 'UPDATE DELETE'),
     table(['durables', 'durable_types'], 'UPDATE'),
-    table('job_state', 'UPDATE', 'asked_at asked_by'),
+    table('job_state', 'UPDATE', 'asked_at asked_by retry_at'),
     cancelling,
   ),
 ];
