@@ -34,6 +34,8 @@ interface Case {
 
 const tick = (of: number, step = minute): Step => ({ kind: 'tick', slot: of, next: of + step });
 
+const asked = (at: number): Step => ({ kind: 'asked', slot: at, next: slot + minute });
+
 const cases: Record<string, Case> = {
   'nothing is due: it waits for the next slot': { row: {}, step: { kind: 'wait', ms: slot + minute - now } },
   'a slot is due': { row: { last_slot: slot - minute }, step: tick(slot) },
@@ -100,6 +102,36 @@ const cases: Record<string, Case> = {
     job: skip,
     row: { running_slot: slot - minute, last_slot: slot - minute, attempt: 1, retry_at: now - second },
     step: { kind: 'retry', slot: slot - minute, attempt: 2 },
+  },
+  'one more run was asked for': { row: { asked_at: now - second }, step: asked(now - second) },
+  'asked for by the clock of before it was put back: it is run all the same': {
+    row: { asked_at: now + minute },
+    step: asked(now + minute),
+  },
+  'a slot that is due comes before what was asked for': {
+    row: { last_slot: slot - minute, asked_at: now - second },
+    step: tick(slot),
+  },
+  'slots that are not made up for do not keep it waiting': {
+    job: skip,
+    row: { last_slot: slot - minute, asked_at: now - second },
+    step: asked(now - second),
+  },
+  'what runs comes before what was asked for': {
+    row: { running_slot: slot, attempt: 1, worker: 7, asked_at: now - second },
+    step: { kind: 'unfinished', slot, attempt: 1 },
+  },
+  'so does a retry that is due': {
+    row: { running_slot: slot, attempt: 1, retry_at: now, asked_at: now - second },
+    step: { kind: 'retry', slot, attempt: 2 },
+  },
+  'and one that is to come': {
+    row: { running_slot: slot, attempt: 1, retry_at: now + 4 * second, asked_at: now - second },
+    step: { kind: 'wait', ms: 4 * second },
+  },
+  'a process with an older schedule does not run what was asked for': {
+    row: { schedule: 'every 1', asked_at: now - second },
+    step: { kind: 'quiet' },
   },
   'the last slot lies ahead (a clock was put back): it waits': {
     row: { last_slot: slot + 5 * minute },
