@@ -265,6 +265,32 @@ describe('a run that is asked for', () => {
     });
   });
 
+  it('is kept by a job that is paused before it begins, until that ends', async () => {
+    const jobs = { 'test.kept': noting(), 'test.beats': noting(), 'test.other': noting() };
+    const providers = [
+      job('test.kept', yearly, jobs['test.kept'].run),
+      job('test.beats', { every: '30d' }, jobs['test.beats'].run, { parallel: true }),
+      job('test.other', yearly, jobs['test.other'].run),
+    ];
+    const first = await stage.boot({ providers });
+    await eventually('they are registered', () => stateOf(stage, 'test.beats'));
+    await first.close();
+    const kept = await inspector.runPeriodic('test.kept');
+    const beat = await inspector.runPeriodic('test.beats');
+    await stage.database.query(
+      `INSERT INTO outbox.pauses (kind, name) VALUES ('job', 'test.kept'), ('job', 'test.beats')`,
+    );
+    const app = await stage.boot({ providers });
+    await inspectorOf(app).runPeriodic('test.other');
+    await ran('test.other', 1);
+    expect([jobs['test.kept'].runs, jobs['test.beats'].runs]).toEqual([[], []]);
+    await stage.database.query('UPDATE outbox.pauses SET ended_at = now()');
+    await eventually('both are run', () => jobs['test.kept'].runs.length + jobs['test.beats'].runs.length === 2);
+    expect(jobs['test.kept'].runs).toEqual([{ slot: kept, attempt: 1 }]);
+    expect(jobs['test.beats'].runs).toEqual([{ slot: beat, attempt: 1 }]);
+    await app.close();
+  });
+
   it('of a paused job is refused, with the way to resume it', async () => {
     const app = await stage.boot({ providers: [job('test.paused', yearly, () => {})] });
     await inspectorOf(app).runPeriodic('test.paused');

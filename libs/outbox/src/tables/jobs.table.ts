@@ -141,8 +141,12 @@ const limits = ({ timeoutMs }: AttemptStart): [string | null] => [
 const ms = (column: string): string => `floor(extract(epoch FROM ${column}) * 1000)::bigint`;
 const instant = (parameter: string): string =>
   `(timestamptz 'epoch' + ${parameter}::bigint * interval '1 millisecond')`;
-/** Slots travel in milliseconds; who writes `asked_at` by hand may write more. */
-const askedFor = (slot: string): string => `date_trunc('milliseconds', asked_at) = ${instant(slot)}`;
+/**
+ * Slots travel in milliseconds; who writes `asked_at` by hand may write more. A job that was paused after the asking
+ * keeps it.
+ */
+const askedFor = (slot: string): string => `date_trunc('milliseconds', asked_at) = ${instant(slot)}
+      AND NOT EXISTS (SELECT 1 FROM outbox.pauses p WHERE p.kind = 'job' AND p.name = job AND p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp()))`;
 
 /**
  * A schedule is taken over by a process that brings one the row has never had, and by one whose schedule was replaced but
