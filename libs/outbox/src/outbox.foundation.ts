@@ -72,7 +72,7 @@ export class Foundation {
     const many = settings.transport.capabilities.processes === 'many';
     this.listener =
       works(settings) && many
-        ? new ListenerService(database, this.relay, wakeTaker, this.wakeJobs, this.cancels, log)
+        ? new ListenerService(database, this.relay, wakeTaker, wakeJobs, this.cancels, log)
         : undefined;
     this.notifier = new Notifier(database, this.listener?.connection ?? this.connection, log);
     const alone = works(settings) && !many;
