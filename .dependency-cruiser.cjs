@@ -47,7 +47,7 @@ module.exports = {
         path: `${lib}/`,
         pathNot: [
           `${lib}/(core|tables|transactions)/`,
-          `${lib}/outbox\\.(errors|job-errors|cancel-errors|options|option-checker)\\.ts`,
+          `${lib}/outbox\\.(errors|job-errors|cancel-errors|inspect-errors|options|option-checker)\\.ts`,
           `${lib}/$1/`,
           `${lib}/(events|consume)/`,
         ],
@@ -68,7 +68,7 @@ module.exports = {
     rule(
       'options-on-core',
       'Errors and options are leaves of their own.',
-      { path: `${lib}/outbox\\.(errors|job-errors|cancel-errors|options|option-checker)\\.ts` },
+      { path: `${lib}/outbox\\.(errors|job-errors|cancel-errors|inspect-errors|options|option-checker)\\.ts` },
       { path: lib, pathNot: `${lib}/core/|${lib}/tables/schema/|${lib}/outbox\\.` },
     ),
     rule(
@@ -82,9 +82,9 @@ module.exports = {
       'Only the door imports the module; only the module imports the wiring.',
       {
         path: lib,
-        pathNot: `${lib}/(index|outbox\\.(module|wiring|foundation|lifecycle))\\.ts|${specs}|${lib}/testing/`,
+        pathNot: `${lib}/(index|outbox\\.(module|wiring|foundation|inspection|lifecycle))\\.ts|${specs}|${lib}/testing/`,
       },
-      { path: `${lib}/outbox\\.(module|wiring|foundation|lifecycle)\\.ts` },
+      { path: `${lib}/outbox\\.(module|wiring|foundation|inspection|lifecycle)\\.ts` },
     ),
     rule(
       'nats-behind-its-transport',

@@ -59,7 +59,18 @@ const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed'
  * (npm run test:jetstream), which takes as long as everything else together.
  */
 const overJetstream = [
-  ...['alone', 'boot-database', 'dead-letter', 'handled-once', 'handlers', 'pauses', 'retire', 'retry', 'rolling-deploy'],
+  ...[
+    'alone',
+    'boot-database',
+    'dead-letter',
+    'handled-once',
+    'handlers',
+    'inspect-wait',
+    'pauses',
+    'retire',
+    'retry',
+    'rolling-deploy',
+  ],
   ...['scheduled', 'subscriptions', 'swallowed', 'tenants', 'two-durables', 'unique', 'wake-up'],
 ];
 const transports = process.env.OUTBOX_TEST_TRANSPORTS;

@@ -66,6 +66,8 @@ export {
   UnrecoverableError,
   UnsupportedDriverError,
 } from './outbox.errors.js';
+export type { OpenDelivery } from './outbox.inspect-errors.js';
+export { EventNotFoundError, WaitStoppedError, WaitTimeoutError } from './outbox.inspect-errors.js';
 export {
   JobLockLostError,
   JobPausedError,

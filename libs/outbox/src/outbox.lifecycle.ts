@@ -33,6 +33,8 @@ export interface LifecycleParts {
   readonly lock: WorkerLockService;
   readonly consumer: ConsumerService;
   readonly recorder: LateRecorder;
+  /** Of every role. */
+  readonly waiter: { close(): void };
   readonly relay: RelayService;
   readonly taker: TakerService;
   /** Sweep, back-fill: loops without an order among them. */
@@ -81,6 +83,8 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
   }
 
   async onModuleDestroy(): Promise<void> {
+    // Now, and not when all has drained: a handler that waits for another event would hold that up.
+    this.parts.waiter.close();
     if (!this.started) return;
     const { relay, taker, others, transport, consumer, scheduler, notifier } = this.parts;
     // First of all: from here on a handler's failure is charged to nobody, since others' destroy hooks run beside us.

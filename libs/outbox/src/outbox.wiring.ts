@@ -1,4 +1,4 @@
-import { type BootContext, works } from './boot/boot-check.js';
+import type { BootContext } from './boot/boot-check.js';
 import { ConsumerService } from './consume/consumer.service.js';
 import { DeliveryHandler } from './consume/delivery-handler.js';
 import { DeliveryRecords } from './consume/delivery-records.js';
@@ -9,19 +9,10 @@ import { SubscriptionRegistry } from './consume/subscription.registry.js';
 import { ProviderScan } from './core/provider-scan.js';
 import { ThrottledLog } from './core/throttled-log.js';
 import type { EventPublisher } from './events/event-publisher.js';
-import { patternProblem } from './events/event-type.js';
 import { OutboxPublisher } from './events/outbox-publisher.js';
-import { Actions } from './inspect/actions.js';
-import { Canceller } from './inspect/cancelling.js';
-import { Explainer } from './inspect/explain.js';
-import { OutboxHealth } from './inspect/health.service.js';
-import { OutboxInspector } from './inspect/inspector.js';
-import { DeliveryReader } from './inspect/listing.js';
-import { OverviewReader } from './inspect/overview.js';
-import { Pauses } from './inspect/pauses.js';
-import { PeriodicReader } from './inspect/periodic.js';
-import type { KnownJobs } from './inspect/periodic-rows.js';
-import { Waiter } from './inspect/waiting.js';
+import type { OutboxHealth } from './inspect/health.service.js';
+import type { OutboxInspector } from './inspect/inspector.js';
+import type { Waiter } from './inspect/waiting.js';
 import { JobRegistry } from './jobs/job.registry.js';
 import { JobLocks } from './jobs/job-locks.js';
 import { addLibraryJob } from './jobs/library-job.js';
@@ -30,6 +21,7 @@ import { RunRecords } from './jobs/run-records.js';
 import { SchedulerService } from './jobs/scheduler.service.js';
 import { TenantRunner } from './jobs/tenant-runner.js';
 import { Foundation, type WiringInput } from './outbox.foundation.js';
+import { inspection, knownJobs } from './outbox.inspection.js';
 import { appName, OutboxLifecycle } from './outbox.lifecycle.js';
 import { BackfillService } from './recover/backfill.service.js';
 import { DeadLetters } from './recover/dead-letters.service.js';
@@ -69,6 +61,7 @@ export function wire(input: WiringInput): OutboxParts {
   });
   const durables = new Durables(database, input.log, appName());
   const runner = scheduler(input, base);
+  const { health, inspector, waiter } = inspection(settings, base, durables, knownJobs(base, jobs, runner));
   return {
     outbox: new Outbox(follower),
     publisher: new OutboxPublisher({
@@ -81,47 +74,9 @@ export function wire(input: WiringInput): OutboxParts {
     }),
     deadLetters: new DeadLetters(database, base.wakeTakers),
     durables,
-    inspector: inspector(base, durables, knownJobs(base, jobs, runner)),
-    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs, runner),
-    health: new OutboxHealth(
-      database,
-      base.connection,
-      works(settings) ? base.identity : undefined,
-      settings.pollMs,
-      () => base.listener?.listening ?? null,
-      () => (works(settings) ? (base.transport.problems?.() ?? []) : []),
-    ),
-  };
-}
-
-function inspector(
-  { database, cancels, wakeTakers }: Foundation,
-  durables: Durables,
-  jobs: KnownJobs,
-): OutboxInspector {
-  const acting = { database, takers: wakeTakers, who: appName(), patternProblem };
-  return new OutboxInspector({
-    overview: new OverviewReader(database),
-    deliveries: new DeliveryReader(database),
-    explainer: new Explainer(database),
-    waiter: new Waiter(database),
-    canceller: new Canceller(database, cancels, appName()),
-    actions: new Actions(acting),
-    pauses: new Pauses(acting),
-    periodic: new PeriodicReader(database, jobs, appName()),
-    retire: (durable, options) => durables.retire(durable, options),
-  });
-}
-
-/** The jobs of this process, for an inspector that knows nothing of schedules. */
-function knownJobs({ wakeJobs }: Foundation, jobs: JobRegistry, runner: SchedulerService): KnownJobs {
-  return {
-    find: (name) => {
-      const found = jobs.find(name);
-      return found && { schedule: found.schedule.text, parallel: found.parallel, next: found.schedule.next };
-    },
-    register: () => runner.registerNow(),
-    nudge: () => wakeJobs.nudge(),
+    inspector,
+    lifecycle: lifecycle(input, base, new SubscriptionRegistry(), jobs, runner, waiter),
+    health,
   };
 }
 
@@ -131,6 +86,7 @@ function lifecycle(
   registry: SubscriptionRegistry,
   jobs: JobRegistry,
   runner: SchedulerService,
+  waiter: Waiter,
 ): OutboxLifecycle {
   const { settings, log } = input;
   const { database, identity, connection, wakeTaker, wakeTakers, notifier, listener } = base;
@@ -148,6 +104,7 @@ function lifecycle(
     follower: base.follower,
     connection,
     transport,
+    waiter,
     lock: new WorkerLockService(database, identity, appName(), exclusive, consumer, wakeTaker, log),
     consumer,
     recorder,

@@ -1,23 +1,140 @@
-import type { Duration } from '../core/duration.js';
+import { withDeadline } from '../core/deadline.js';
+import { type Duration, durationRemedy, parseDuration } from '../core/duration.js';
+import { EventNotFoundError, WaitStoppedError, WaitTimeoutError } from '../outbox.inspect-errors.js';
 import type { Database } from '../tables/database.js';
 import type { DeliveryState } from './delivery-info.js';
+import type { Explainer, ExplainReason } from './explain.js';
+import { WaitLooks, type Watched } from './wait-looks.js';
+import { isUuid } from './wording.js';
 
 export interface WaitOptions {
-  /** Default 30 s. */
+  /** A number is milliseconds. Default 30 s, at most 24 days. */
   readonly timeout?: Duration | number;
+  /** Ends the wait with the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
 export interface EndedDelivery {
+  /** null: the event was cancelled before any durable was to get it. `#relay`: it could not be forwarded. */
   readonly durable: string | null;
   readonly state: Extract<DeliveryState, 'completed' | 'discarded' | 'cancelled'>;
+  /** Of a discarded one, with its stack. */
   readonly error: string | null;
 }
 
-export class Waiter {
-  constructor(private readonly database: Database) {}
+type Ended = readonly EndedDelivery[];
 
-  async wait(_id: string, _options: WaitOptions = {}): Promise<readonly EndedDelivery[]> {
-    throw new Error(`not built ${this.database.schema}`);
+/** What the words of a wait that is over may take. */
+const lastWordsMs = 2_000;
+/** Timers hold no more. */
+const longestMs = 2 ** 31 - 1;
+
+/** Reasons that nobody waits for. */
+const overReasons: ReadonlySet<ExplainReason> = new Set(['handled', 'dead', 'cancelled', 'not-meant', 'no-subscriber']);
+
+/**
+ * Waits for the end of events. An id that is not there is waited for while it is younger than a minute, or due later:
+ * the transaction that publishes it may not have committed. An older one was never committed, or is forgotten.
+ */
+export class Waiter {
+  private readonly looks: WaitLooks;
+  private readonly stops = new Set<() => void>();
+  private closed = false;
+
+  constructor(
+    database: Pick<Database, 'waits' | 'onPool'>,
+    private readonly explainer: Pick<Explainer, 'explain'>,
+  ) {
+    this.looks = new WaitLooks(database);
   }
+
+  /** See `OutboxInspector.wait`. */
+  async wait(given: string, { timeout = '30s', signal }: WaitOptions = {}): Promise<Ended> {
+    const timeoutMs = milliseconds(timeout);
+    signal?.throwIfAborted();
+    if (!isUuid(given)) throw new EventNotFoundError(given, 'it is no id of an event, which is a UUID');
+    const id = given.toLowerCase();
+    if (this.closed) throw new WaitStoppedError(id);
+    const end = new AbortController();
+    try {
+      return await new Promise<Ended>((resolve, reject) =>
+        this.begin({ id, timeoutMs, signal, resolve, reject, end: end.signal }),
+      );
+    } finally {
+      end.abort();
+    }
+  }
+
+  /** Rejects all waits, and every later one. */
+  close(): void {
+    this.closed = true;
+    for (const stop of this.stops) stop();
+  }
+
+  private begin({ id, timeoutMs, signal, resolve, reject, end }: Wait): void {
+    const watched: Watched = {
+      id,
+      seen: (outcome) => {
+        if (outcome.kind === 'ended') resolve(outcome.deliveries);
+        if (outcome.kind === 'unknown') over(this.notFound(id));
+      },
+      failed: reject,
+    };
+    const over = (last: Promise<Ended>): void => {
+      this.looks.remove(watched);
+      last.then(resolve, reject);
+    };
+    const timer = setTimeout(() => over(this.lastLook(id, timeoutMs)), timeoutMs);
+    const stop = (): void => reject(new WaitStoppedError(id));
+    const abort = (): void => reject(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    this.stops.add(stop);
+    end.addEventListener('abort', () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+      this.stops.delete(stop);
+      this.looks.remove(watched);
+    });
+    this.looks.add(watched);
+  }
+
+  /** It may have ended since the last look; otherwise the error says what is open, and why. */
+  private async lastLook(id: string, timeoutMs: number): Promise<Ended> {
+    try {
+      const outcome = await withDeadline('the database', lastWordsMs, this.looks.once(id));
+      if (outcome.kind === 'ended') return outcome.deliveries;
+      if (outcome.kind !== 'open') return await this.notFound(id);
+      const { findings } = await withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
+      throw new WaitTimeoutError(
+        id,
+        timeoutMs,
+        findings.filter(({ reason }) => !overReasons.has(reason)),
+      );
+    } catch (error) {
+      if (error instanceof WaitTimeoutError || error instanceof EventNotFoundError) throw error;
+      throw new WaitTimeoutError(id, timeoutMs, [], { cause: error });
+    }
+  }
+
+  private async notFound(id: string): Promise<never> {
+    const { findings } = await withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
+    throw new EventNotFoundError(id, findings[0]?.text ?? 'nothing is known of it');
+  }
+}
+
+interface Wait {
+  readonly id: string;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly resolve: (deliveries: Ended) => void;
+  readonly reject: (error: unknown) => void;
+  /** Aborted when the wait is over, however. */
+  readonly end: AbortSignal;
+}
+
+function milliseconds(timeout: unknown): number {
+  const length = typeof timeout === 'number' ? timeout : parseDuration(timeout);
+  if (length === undefined || !(length >= 0 && length <= longestMs))
+    throw new TypeError(`wait: '${String(timeout)}' is no timeout of at most 24 days; ${durationRemedy}`);
+  return length;
 }

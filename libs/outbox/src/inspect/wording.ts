@@ -18,3 +18,22 @@ export function countOf(count: number, one: string, many = `${one}s`): string {
   if (count >= countedTo) return `more than 10,000 ${many} are`;
   return `${count} ${count === 1 ? `${one} is` : `${many} are`}`;
 }
+
+const longestLine = 200;
+
+/** The first line of a stored text, fit for a terminal: no control characters, which could rewrite what stands above. */
+export function firstLine(text: string | null): string {
+  const [line = ''] = (text ?? '').trimStart().split('\n');
+  const plain = line.replaceAll(/\p{Cc}/gu, ' ').trimEnd();
+  return plain.length > longestLine ? `${plain.slice(0, longestLine - 1).toWellFormed()}…` : plain;
+}
+
+/** A text as one argument of a shell's command. */
+export function argument(text: string): string {
+  return /^[\w.:@/-]+$/.test(text) && !text.startsWith('-') ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Anything else would fail in the database as a wrong uuid. */
+export function isUuid(text: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+}

@@ -8,6 +8,7 @@ import { DeadLettersTable } from './dead-letters.table.js';
 import { DeliveriesTable } from './deliveries.table.js';
 import { DurablesTable } from './durables.table.js';
 import { EventsTable } from './events.table.js';
+import { ExplainTable } from './explain.table.js';
 import { HandledTable } from './handled.table.js';
 import { HealthTable } from './health.table.js';
 import { type ConnectionHooks, type ConnectionPath, InfrastructureConnection } from './infrastructure-connection.js';
@@ -23,6 +24,7 @@ import { ReconcileTable } from './reconcile.table.js';
 import { RetentionTable } from './retention.table.js';
 import { lockKeys } from './schema/schema-name.js';
 import { ServerFacts } from './server-facts.js';
+import { WaitsTable } from './waits.table.js';
 import { type BatchResults, sendBatch, useNames } from './wire/batch.js';
 import { commit, rollback, snapshot } from './wire/control.js';
 import { type Bound, type Statement, statement } from './wire/statement.js';
@@ -64,6 +66,8 @@ export class Database {
   readonly inspectOverview: InspectOverviewTable;
   readonly pauses: PausesTable;
   readonly actions: ActionsTable;
+  readonly explain: ExplainTable;
+  readonly waits: WaitsTable;
   readonly facts: ServerFacts;
 
   /** What the boot gate found out about the application's connections; what is published before uses no names. */
@@ -105,6 +109,8 @@ export class Database {
     this.inspectOverview = new InspectOverviewTable(schema);
     this.pauses = new PausesTable(schema);
     this.actions = new ActionsTable(schema);
+    this.explain = new ExplainTable(schema);
+    this.waits = new WaitsTable(schema);
     this.notify = statement('notify', `SELECT pg_notify('${this.channel}', $1::text)`);
     this.facts = new ServerFacts(schema);
   }

@@ -1,0 +1,58 @@
+import { OutboxError } from './outbox.errors.js';
+
+/** A delivery that somebody waited for in vain. */
+export interface OpenDelivery {
+  /** null: the event itself, which has not reached the deliveries. */
+  readonly durable: string | null;
+  /** As `OutboxInspector.explain` has it, such as `retrying` or `paused`. */
+  readonly reason: string;
+  /** Who and when, in words. */
+  readonly text: string;
+}
+
+/** `OutboxInspector.wait` has waited for as long as it was to, and something has not ended. The event goes its way all the same. */
+export class WaitTimeoutError extends OutboxError {
+  readonly code = 'OUTBOX_WAIT_TIMEOUT';
+  override readonly retryable = true;
+
+  constructor(
+    readonly eventId: string,
+    readonly timeoutMs: number,
+    readonly open: readonly OpenDelivery[],
+    options?: ErrorOptions,
+  ) {
+    super(
+      `event ${eventId} has not ended within ${timeoutMs} ms: ${open.map(openText).join('; ') || 'the database did not say what is open'}. ` +
+        'Wait longer, or see inspector.explain({ id }).',
+      options,
+    );
+  }
+}
+
+/** There is no such event: never committed, or forgotten since. */
+export class EventNotFoundError extends OutboxError {
+  readonly code = 'OUTBOX_EVENT_NOT_FOUND';
+
+  constructor(
+    readonly eventId: string,
+    why: string,
+  ) {
+    super(`there is no event ${eventId} (${why}); wait for it behind the transaction that publishes it, not inside.`);
+  }
+}
+
+/** The app closes: what was waited for goes its way, and nobody here hears of it. */
+export class WaitStoppedError extends OutboxError {
+  readonly code = 'OUTBOX_WAIT_STOPPED';
+  override readonly retryable = true;
+
+  constructor(readonly eventId: string) {
+    super(
+      `the app closes, so nobody waits for event ${eventId} any more; the event goes its way. Wait for it in a process that runs.`,
+    );
+  }
+}
+
+function openText({ durable, reason, text }: OpenDelivery): string {
+  return `${durable ?? 'the event'} is ${reason.replaceAll('-', ' ')}${text === '' ? '' : ` (${text})`}`;
+}
