@@ -1,6 +1,6 @@
 import { DatabaseClock } from './database-clock.js';
-import type { ExplainQuery, Explanation, Finding } from './explain.js';
 import type { Scene } from './explain-standing.js';
+import type { ExplainQuery, Explanation, Finding } from './explanation.js';
 import { firstLine, span } from './wording.js';
 
 /** Nothing of it is in the database. `ids`: what the query led to, if anything. */

@@ -1,7 +1,7 @@
 import type { DurableFacts, EventFacts, LetterFacts, RowFacts, SceneFacts } from '../tables/explain.table.js';
 import { relayName } from '../tables/queue.table.js';
 import type { DeliveryState } from './delivery-info.js';
-import type { ExplainReason } from './explain.js';
+import type { ExplainReason } from './explanation.js';
 
 /** Where one delivery stands, or the event itself (a durable of null), and the rows that say so. */
 export interface Standing {
@@ -26,12 +26,19 @@ const servedMs = 120_000;
  */
 export function standings(event: EventFacts, scene: Scene): Standing[] {
   const way = onItsWay(event, scene);
-  const durables = event.durables.map((durable) => ofDurable(durable, event, scene, way));
+  const durables = event.durables
+    .filter((durable) => event.place !== 'letter' || concerned(durable, event))
+    .map((durable) => ofDurable(durable, event, scene, way));
   const strangers = event.letters
     .filter(({ number, durable }) => number === null && durable !== relayName)
     .map((letter) => standing('dead', 'discarded', null, letter));
   const others = [...durables, ...strangers];
   return [...(way ? [way] : []), ...ofNobody(event, others), ...others];
+}
+
+/** Of a forgotten event the marks are forgotten as well, and whoever shows nothing has most likely handled it. */
+function concerned({ mark, row, number }: DurableFacts, { letters }: EventFacts): boolean {
+  return mark !== null || row !== null || letters.some((letter) => letter.number === number);
 }
 
 function standing(
@@ -58,10 +65,10 @@ function onItsWay(event: EventFacts, scene: Scene): Standing | null {
 
 /** An event that was cancelled before anybody was to get it, or that nobody was to get at all. */
 function ofNobody(event: EventFacts, others: readonly Standing[]): Standing[] {
-  const concerned = others.some(({ reason }) => reason !== 'not-meant');
+  const somebody = others.some(({ reason }) => reason !== 'not-meant');
   if (event.cancelled_ms !== null)
     return others.some(({ reason }) => reason === 'cancelled') ? [] : [standing('cancelled', 'cancelled')];
-  return concerned || event.letters.length > 0 ? [] : [standing('no-subscriber', null)];
+  return somebody || event.letters.length > 0 ? [] : [standing('no-subscriber', null)];
 }
 
 function ofDurable(durable: DurableFacts, event: EventFacts, scene: Scene, way: Standing | null): Standing {
@@ -100,6 +107,6 @@ function stateOfRow({ attempt, snoozes, interruptions }: RowFacts): DeliveryStat
   return attempt > 0 || snoozes > 0 || interruptions > 0 ? 'retryable' : 'pending';
 }
 
-function served({ seen_ms }: DurableFacts, { living, now_ms }: Scene): boolean {
-  return living > 0 && seen_ms !== null && now_ms - seen_ms < servedMs;
+function served({ state, seen_ms }: DurableFacts, { living, now_ms }: Scene): boolean {
+  return state === 'active' && living > 0 && seen_ms !== null && now_ms - seen_ms < servedMs;
 }

@@ -1,7 +1,7 @@
 import type { EventFacts } from '../tables/explain.table.js';
 import { DatabaseClock } from './database-clock.js';
-import type { Finding } from './explain.js';
 import type { Scene } from './explain-standing.js';
+import type { Finding } from './explanation.js';
 import { firstLine } from './wording.js';
 
 export interface ExplainedEvent {

@@ -1,8 +1,8 @@
 import type { DurableFacts, EventFacts, LetterFacts, PauseFacts, RowFacts } from '../tables/explain.table.js';
 import { relayName } from '../tables/queue.table.js';
 import { DatabaseClock } from './database-clock.js';
-import type { ExplainReason, Finding } from './explain.js';
 import type { Scene, Standing } from './explain-standing.js';
+import type { ExplainReason, Finding } from './explanation.js';
 import { argument, firstLine } from './wording.js';
 
 const cli = 'npx nestjs-outbox';

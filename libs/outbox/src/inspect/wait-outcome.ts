@@ -1,5 +1,13 @@
 import type { WaitRow } from '../tables/waits.table.js';
-import type { EndedDelivery } from './waiting.js';
+import type { DeliveryState } from './delivery-info.js';
+
+export interface EndedDelivery {
+  /** null: the event was cancelled before any durable was to get it. `#relay`: it could not be forwarded. */
+  readonly durable: string | null;
+  readonly state: Extract<DeliveryState, 'completed' | 'discarded' | 'cancelled'>;
+  /** Of a discarded one, with its stack. */
+  readonly error: string | null;
+}
 
 /** So long a transaction that publishes may be open: an id that nobody knows is waited for when it is younger. */
 const uncommittedMs = 60_000;

@@ -2,9 +2,9 @@ import { withDeadline } from '../core/deadline.js';
 import { type Duration, durationRemedy, parseDuration } from '../core/duration.js';
 import { EventNotFoundError, WaitStoppedError, WaitTimeoutError } from '../outbox.inspect-errors.js';
 import type { Database } from '../tables/database.js';
-import type { DeliveryState } from './delivery-info.js';
 import type { Explainer, ExplainReason } from './explain.js';
 import { WaitLooks, type Watched } from './wait-looks.js';
+import type { EndedDelivery } from './wait-outcome.js';
 import { isUuid } from './wording.js';
 
 export interface WaitOptions {
@@ -14,13 +14,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface EndedDelivery {
-  /** null: the event was cancelled before any durable was to get it. `#relay`: it could not be forwarded. */
-  readonly durable: string | null;
-  readonly state: Extract<DeliveryState, 'completed' | 'discarded' | 'cancelled'>;
-  /** Of a discarded one, with its stack. */
-  readonly error: string | null;
-}
+export type { EndedDelivery } from './wait-outcome.js';
 
 type Ended = readonly EndedDelivery[];
 

@@ -28,8 +28,9 @@ export function firstLine(text: string | null): string {
   return plain.length > longestLine ? `${plain.slice(0, longestLine - 1).toWellFormed()}…` : plain;
 }
 
-/** A text as one argument of a shell's command. */
-export function argument(text: string): string {
+/** A text as one argument of a shell's command; what could rewrite the terminal on the way there is no part of it. */
+export function argument(given: string): string {
+  const text = given.replaceAll(/\p{Cc}/gu, '?');
   return /^[\w.:@/-]+$/.test(text) && !text.startsWith('-') ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
