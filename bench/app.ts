@@ -6,6 +6,7 @@ import {
   type DeliveryContext,
   EventPublisher,
   type OutboxEvent,
+  OutboxInspector,
   OutboxModule,
   type OutboxOptions,
   Subscribe,
@@ -19,6 +20,7 @@ export const payloadOf = (n: number) => ({ orderId: n, customer: 'customer-17', 
 export interface BenchApp {
   readonly dataSource: DataSource;
   readonly publisher: EventPublisher;
+  readonly inspector: OutboxInspector;
   close(): Promise<void>;
 }
 
@@ -49,7 +51,12 @@ export async function bootApp(options: BenchAppOptions): Promise<BenchApp> {
     },
     { logger: new TroubleOnStderr(), abortOnError: false },
   );
-  return { dataSource: app.get(DataSource), publisher: app.get(EventPublisher), close: () => app.close() };
+  return {
+    dataSource: app.get(DataSource),
+    publisher: app.get(EventPublisher),
+    inspector: app.get(OutboxInspector),
+    close: () => app.close(),
+  };
 }
 
 export type Handle = (event: OutboxEvent, ctx: DeliveryContext) => Promise<unknown> | undefined;
