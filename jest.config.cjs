@@ -62,6 +62,8 @@ const overJetstream = [
   ...[
     'alone',
     'boot-database',
+    'cancel',
+    'cancel-running',
     'dead-letter',
     'handled-once',
     'handlers',
