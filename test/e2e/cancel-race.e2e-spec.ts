@@ -100,7 +100,6 @@ describe('cancelling against the claim', () => {
     expect(done).toHaveLength(races);
     // Or it was no race.
     const won = done.filter((each) => each.won).length;
-    console.log({ won, lost: races - won, undone: done.filter((each) => each.undone && each.won).length, apart });
     expect(Math.min(won, races - won)).toBeGreaterThan(races / 10);
   });
 });
