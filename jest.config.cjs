@@ -63,6 +63,7 @@ const overJetstream = [
     'alone',
     'boot-database',
     'cancel',
+    'cancel-race',
     'cancel-running',
     'dead-letter',
     'handled-once',
