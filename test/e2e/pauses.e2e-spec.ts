@@ -1,7 +1,6 @@
 import { type OutboxEvent, OutboxInspector, type PauseTarget } from 'nestjs-outbox';
 import { eventually, gate, reaches } from '../support/eventually.js';
 import { missed, overOf, registryOf, runsOf, stateOf, yearly } from '../support/jobs.js';
-import { itOfRows } from '../support/of-rows.js';
 import { effect, job, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -192,7 +191,7 @@ describe('a pause', () => {
     await app.close();
   });
 
-  itOfRows('one row under two pauses is held until both have ended', async () => {
+  it('one row under two pauses is held until both have ended', async () => {
     const app = await boot(held);
     const inspector = inspectorOf(app);
     await inspector.pause({ durable: held });
@@ -259,7 +258,7 @@ describe('a pause', () => {
     await after.close();
   });
 
-  itOfRows('ends with the durable that is retired, and what it held is dropped', async () => {
+  it('ends with the durable that is retired, and what it held is dropped', async () => {
     const app = await boot('retiring');
     await inspectorOf(app).pause({ durable: 'retiring' });
     await publish(app, 4);

@@ -13,9 +13,9 @@ const letter = `
 /**
  * Three kinds of deliveries by one statement:
  *
- * - a dead letter: the DELETE of the verdict decides between two operators, and without it nothing changes, because a
- *   letter must not be closed when nothing is delivered again. Only while the event's row is there and the durable is
- *   active: nothing runs otherwise;
+ * - a dead letter: its row decides between two operators, whatever they do with it, so it comes before the verdict. Not
+ *   without a verdict to undo, and only while the event's row is there and the durable is active: a letter must not be
+ *   closed when nothing is delivered again;
  * - a letter of the relay has no verdict: the event is queued again;
  * - one that waits for its next attempt is due now.
  *
@@ -28,10 +28,12 @@ n AS MATERIALIZED (SELECT k.event_id, k.durable, d.id, d.name, d.formerly, d.sta
       WHERE r.name = k.durable OR k.durable = ANY (r.formerly) ORDER BY r.name <> k.durable LIMIT 1) d ORDER BY 1, 2),
 l AS MATERIALIZED (SELECT k.event_id, k.durable, n.id, x.durable AS written FROM k JOIN n USING (event_id, durable)
       JOIN outbox.dead_letters x ON x.event_id = k.event_id AND (x.durable = n.name OR x.durable = ANY (n.formerly))
-      WHERE x.resolved_at IS NULL AND k.here AND n.state = 'active' ORDER BY 1, 2),
-m AS (DELETE FROM outbox.handled h USING l WHERE h.bucket = outbox.bucket(l.event_id) AND h.event_id = l.event_id AND h.durable = l.id AND h.verdict = 'x'
-      RETURNING l.event_id, l.durable, l.id, l.written),
-dl AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'retried' FROM m WHERE x.event_id = m.event_id AND x.durable = m.written),
+      WHERE x.resolved_at IS NULL AND k.here AND n.state = 'active' AND EXISTS (SELECT 1 FROM outbox.handled h
+        WHERE h.bucket = outbox.bucket(k.event_id) AND h.event_id = k.event_id AND h.durable = n.id AND h.verdict = 'x') ORDER BY 1, 2),
+u AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'retried' FROM l
+      WHERE x.event_id = l.event_id AND x.durable = l.written AND x.resolved_at IS NULL RETURNING l.event_id, l.durable, l.id),
+m AS (DELETE FROM outbox.handled h USING u WHERE h.bucket = outbox.bucket(u.event_id) AND h.event_id = u.event_id AND h.durable = u.id AND h.verdict = 'x'
+      RETURNING u.event_id, u.durable, u.id),
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, id FROM m ON CONFLICT DO NOTHING),
 f AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'retried' FROM k
       WHERE k.durable = '${relayName}' AND k.here AND x.event_id = k.event_id AND x.durable = k.durable AND x.resolved_at IS NULL RETURNING x.event_id, x.durable),
@@ -59,7 +61,7 @@ SELECT s.*, NULL::boolean AS covers, later OR coalesce(letter = 'open' AND here 
 
 /**
  * A row for one durable. With a verdict there only when it is asked for, and then the DELETE of the verdict decides
- * between two who do. The verdict for all (durable 0) goes as well, or the claim would find it; each durable of before
+ * between two who do; the letter comes before it, as in a retry. The verdict for all (durable 0) goes as well, or the claim would find it; each durable of before
  * has its own.
  */
 export const sendSql = `
@@ -70,11 +72,12 @@ c AS MATERIALIZED (SELECT EXISTS (SELECT 1 FROM e, n, outbox.durable_types t WHE
 h AS MATERIALIZED (SELECT x.durable, x.verdict FROM n, outbox.handled x WHERE x.bucket = outbox.bucket($1::uuid) AND x.event_id = $1::uuid AND x.durable IN (0, n.id)),
 o AS MATERIALIZED (SELECT n.* FROM n, c WHERE n.state = 'active' AND c.covers AND ($5::boolean OR NOT EXISTS (SELECT 1 FROM h))
       AND NOT EXISTS (SELECT 1 FROM outbox.deliveries d WHERE d.event_id = $1::uuid AND d.durable = n.id)),
-g AS (DELETE FROM outbox.handled x USING o WHERE x.bucket = outbox.bucket($1::uuid) AND x.event_id = $1::uuid AND x.durable IN (0, o.id) RETURNING x.durable),
+dl AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'sent' FROM o
+      WHERE x.event_id = $1::uuid AND (x.durable = o.name OR x.durable = ANY (o.formerly)) AND x.resolved_at IS NULL RETURNING 1),
+g AS (DELETE FROM outbox.handled x USING o WHERE x.bucket = outbox.bucket($1::uuid) AND x.event_id = $1::uuid AND x.durable IN (0, o.id)
+      AND (SELECT count(*) FROM dl) >= 0 RETURNING x.durable),
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT $1::uuid, o.id FROM o
       WHERE NOT EXISTS (SELECT 1 FROM h) OR EXISTS (SELECT 1 FROM g) ON CONFLICT DO NOTHING RETURNING event_id),
-dl AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'sent' FROM o, i
-      WHERE x.event_id = $1::uuid AND (x.durable = o.name OR x.durable = ANY (o.formerly)) AND x.resolved_at IS NULL),
 a AS (INSERT INTO outbox.audit (who, action, what, why)
       SELECT $3::text, 'send', jsonb_build_object('event', $1::uuid, 'durable', o.name, 'force', $5::boolean), $4::text FROM o, i)
 SELECT k.event_id, coalesce(n.name, k.durable) AS durable, EXISTS (SELECT 1 FROM i) AS done, EXISTS (SELECT 1 FROM e) AS here, c.covers,

@@ -41,17 +41,17 @@ WHERE resolved_at IS NULL AND ($1::text IS NULL OR durable = $1::text OR durable
 ORDER BY dead_at, event_id, durable LIMIT $5::int`;
 
 /**
- * Parameters: event id, durable. The verdict's DELETE decides between two operators, and without it nothing changes: a
- * letter must not be closed when nothing is delivered again. Only while the event row is there, because nothing runs
- * without it.
+ * Parameters: event id, durable. The letter decides between two operators, whatever they do with it, so it comes before
+ * the verdict. Not without a verdict to undo, and only while the event row is there, because nothing runs without it: a
+ * letter must not be closed when nothing is delivered again.
  */
 const retrySql = `
-WITH m AS (DELETE FROM outbox.handled h USING outbox.dead_letters dl JOIN outbox.durables n ON n.name = dl.durable OR dl.durable = ANY (n.formerly)
-      WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL
-        AND h.bucket = outbox.bucket($1::uuid) AND h.event_id = dl.event_id AND h.durable = n.id AND h.verdict = 'x'
-        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING h.event_id, h.durable),
-dl AS (UPDATE outbox.dead_letters SET resolved_at = clock_timestamp(), resolution = 'retried' FROM m
-      WHERE dead_letters.event_id = $1::uuid AND dead_letters.durable = $2::text)
+WITH l AS (UPDATE outbox.dead_letters dl SET resolved_at = clock_timestamp(), resolution = 'retried' FROM outbox.durables n
+      WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL AND (n.name = dl.durable OR dl.durable = ANY (n.formerly))
+        AND EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket($1::uuid) AND h.event_id = $1::uuid AND h.durable = n.id AND h.verdict = 'x')
+        AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING n.id AS durable),
+m AS (DELETE FROM outbox.handled h USING l WHERE h.bucket = outbox.bucket($1::uuid) AND h.event_id = $1::uuid AND h.durable = l.durable AND h.verdict = 'x'
+      RETURNING h.event_id, h.durable)
 INSERT INTO outbox.deliveries (event_id, durable) SELECT event_id, durable FROM m ON CONFLICT DO NOTHING RETURNING event_id AS id`;
 
 /** The same for a letter of the relay, which has no verdict: the event is queued again. Parameters: event id. */
