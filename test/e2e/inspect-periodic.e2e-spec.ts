@@ -1,8 +1,9 @@
-import { type JobContext, OutboxInspector, type PeriodicInfo } from 'nestjs-outbox';
+import { type JobContext, OutboxInspector, outboxSchema, type PeriodicInfo } from 'nestjs-outbox';
 import { eventually, gate } from '../support/eventually.js';
 import { overOf, runsOf, stateOf, tickNow, yearly } from '../support/jobs.js';
 import { job, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
+import { createRole, describeWithRoles, type TestRole } from '../support/test-role.js';
 
 async function look({ app }: TestApp, name: string): Promise<PeriodicInfo> {
   const found = (await app.get(OutboxInspector).periodic()).find(({ job: each }) => each === name);
@@ -243,5 +244,52 @@ describe('what periodic() tells of a job', () => {
     const names = (await desk.app.get(OutboxInspector).periodic()).map(({ job: name }) => name);
     expect(names).toContain('outbox.purge');
     expect(names).toEqual(names.toSorted());
+  });
+});
+
+describeWithRoles('with no more than its grants', () => {
+  const stage = useStage();
+  const roles: Partial<Record<'operator' | 'retrier', TestRole>> = {};
+  const desk = (role: TestRole | undefined) =>
+    stage.boot({
+      url: role?.urlOf(stage.database) ?? '',
+      outbox: { role: 'publisher', schema: { onStart: 'verify' } },
+    });
+
+  beforeAll(async () => {
+    const app = await stage.boot({ providers: [job('test.granted', yearly, () => {})] });
+    await eventually('it is registered', () => stateOf(stage, 'test.granted'));
+    await app.close();
+    for (const actor of ['operator', 'retrier'] as const) {
+      const role = await createRole(actor);
+      roles[actor] = role;
+      // An application that offers the operator's side is also a publisher to the gate.
+      for (const sql of outboxSchema.grants({ [actor]: role.name, publisher: role.name }))
+        await stage.database.query(sql);
+    }
+  });
+
+  // Runs after the stage's own hook: with the database the grants are gone.
+  afterAll(async () => {
+    for (const role of Object.values(roles)) await role.drop();
+  });
+
+  it('an operator looks, and asks for nothing', async () => {
+    const app = await desk(roles.operator);
+    expect(await look(app, 'test.granted')).toMatchObject({ running: null });
+    await expect(app.app.get(OutboxInspector).runPeriodic('test.granted')).rejects.toMatchObject({ code: '42501' });
+    await app.close();
+  });
+
+  it('a retrier asks, and what waits for its retry is brought forward', async () => {
+    await stage.database.query(
+      `UPDATE outbox.job_state SET running_slot = now(), attempt = 1, retry_at = now() + interval '1 hour' WHERE job = 'test.granted'`,
+    );
+    const app = await desk(roles.retrier);
+    const slot = await app.app.get(OutboxInspector).runPeriodic('test.granted');
+    const { askedAt, retry } = await look(app, 'test.granted');
+    expect(askedAt).toEqual(slot);
+    expect(Number(retry?.at)).toBeLessThan(slot.getTime() + 60_000);
+    await app.close();
   });
 });
