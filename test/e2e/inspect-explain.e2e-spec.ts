@@ -1,7 +1,8 @@
-import { type ExplainQuery, type Finding, OutboxInspector, UnrecoverableError } from 'nestjs-outbox';
+import { type ExplainQuery, type Finding, OutboxInspector, outboxSchema, UnrecoverableError } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
+import { createRole, describeWithRoles, type TestRole } from '../support/test-role.js';
 
 const paid = 'billing.invoice.paid';
 const seen = 'billing.invoice.seen';
@@ -505,5 +506,38 @@ describe('why an event was not handled, where workers work', () => {
       '',
     ];
     expect(explanation.text).toMatch(new RegExp(`^${lines.join('\n')}$`));
+  });
+});
+
+describeWithRoles('with an operator’s rights', () => {
+  const stage = useStage();
+  let role: TestRole;
+
+  // Runs after the stage's own hook: with the database the grants are gone.
+  afterAll(() => role.drop());
+
+  it('explains and waits, and needs no more', async () => {
+    role = await createRole('operator');
+    const app = await stage.boot({ manifest, providers: [subscriber(paid, 'ledger', effect)] });
+    // To the gate an application that offers the operator's side is a publisher as well.
+    for (const sql of outboxSchema.grants({ operator: role.name, publisher: role.name }))
+      await stage.database.query(sql);
+    const desk = await stage.boot({
+      url: role.urlOf(stage.database),
+      outbox: { role: 'publisher', schema: { onStart: 'verify' } },
+    });
+    const inspector = desk.app.get(OutboxInspector);
+    const { id } = await app.publisher.publishNow(paid, {}, { subject: '7', unique: 'seven' });
+    expect(await inspector.wait(id)).toEqual([{ durable: 'ledger', state: 'completed', error: null }]);
+    for (const query of [{ id }, { subject: '7' }, { unique: 'seven' }])
+      expect((await inspector.explain(query)).findings).toMatchObject([{ eventId: id, reason: 'handled' }]);
+    const { id: later } = await app.publisher.publishNow(paid, {}, { delay: '1h' });
+    await expect(inspector.wait(later, { timeout: 0 })).rejects.toMatchObject({
+      code: 'OUTBOX_WAIT_TIMEOUT',
+      open: [
+        { durable: null, reason: 'not-due' },
+        { durable: 'ledger', reason: 'not-due' },
+      ],
+    });
   });
 });
