@@ -111,7 +111,7 @@ export class BrokerSite {
   }
 
   /** Waits until all are handled by every durable, and checks that each is so exactly once. */
-  async handledOnce(ids: readonly string[], withinMs = 30_000, durables = ['ledger', 'mail']): Promise<void> {
+  async handledOnce(ids: readonly string[], withinMs = 90_000, durables = ['ledger', 'mail']): Promise<void> {
     const marks = `SELECT count(*)::int FROM outbox.handled WHERE event_id = ANY ($1::uuid[]) AND verdict = 'd'`;
     await eventually(
       `${ids.length} events are handled`,
