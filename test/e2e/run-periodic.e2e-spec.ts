@@ -60,7 +60,13 @@ describe('a run that is asked for', () => {
     await eventually('it is registered', () => stateOf(stage, 'test.told'));
     await inspector.runPeriodic('test.told');
     await ran('test.told', 1);
-    // It has just looked, after the end of its run: the next look by itself is 3 s away.
+    // When it has looked after the end of its run, the next look by itself is 3 s away.
+    await eventually('it has looked', () =>
+      stage.database.value<boolean>(
+        `SELECT bool_and(state = 'idle' AND query LIKE '%FROM outbox.job_state WHERE job = ANY%') FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'nestjs-outbox jobs'`,
+      ),
+    );
     const asked = performance.now();
     await inspector.runPeriodic('test.told');
     await ran('test.told', 2);
