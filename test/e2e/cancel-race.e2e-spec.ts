@@ -53,7 +53,7 @@ describe('cancelling against the claim', () => {
 
   async function race(n: number): Promise<Race> {
     const { id } = await desk.publisher.publishNow(event, { n });
-    await pause(Math.max(0, apart * (0.5 + Math.random())));
+    await pause(apart * (0.5 + Math.random()));
     const undone = n % 3 === 0;
     let answer = { cancelled: 0, tooLate: 0 };
     await desk.dataSource
@@ -68,7 +68,7 @@ describe('cancelling against the claim', () => {
       });
     if (answer.cancelled + answer.tooLate !== 1) throw new Error(`${id}: ${JSON.stringify(answer)}`);
     const won = answer.cancelled === 1;
-    apart = Math.min(50, Math.max(0, apart + (won ? 0.05 : -0.05)));
+    apart = Math.min(500, Math.max(0.2, apart * (won ? 1.05 : 0.95)));
     return { id, won, undone };
   }
 
