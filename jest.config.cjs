@@ -52,7 +52,7 @@ const server = {
 };
 
 /** Tests of one worker, over memory() as well; the others boot several, which it refuses. */
-const overMemory = ['dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed', 'tenants'];
+const overMemory = ['cancel-running', 'dead-letter', 'handlers', 'retry', 'scheduled', 'swallowed', 'tenants'];
 
 /**
  * Tests in which the transport plays a part, over JetStream as well; all of the folder with OUTBOX_TEST_TRANSPORTS=all

@@ -6,13 +6,24 @@ import type { TestApp } from '../support/test-app.js';
 
 const event = 'test.work.asked';
 const pair = 'test.pair.asked';
+const slow = 'test.slow.asked';
 
 interface Task {
   /** What the handler does when its signal aborts. */
-  readonly told?: 'throws its reason' | 'throws' | 'snoozes' | 'returns' | 'leaves a savepoint' | 'conflicts';
+  readonly told?:
+    | 'cancels itself'
+    | 'throws its reason'
+    | 'throws'
+    | 'snoozes'
+    | 'returns'
+    | 'leaves a savepoint'
+    | 'conflicts';
   /** It waits for the test before it looks at its signal. */
   readonly n?: number;
 }
+
+/** Over memory() there is no other process. */
+const itOfProcesses = (globalThis as { outboxTransport?: string }).outboxTransport === 'memory' ? it.skip : it;
 
 /** Resolves when the signal has aborted. */
 async function aborted({ signal }: DeliveryContext): Promise<void> {
@@ -32,6 +43,10 @@ describe('an operator cancels what runs', () => {
     started.set(run, (started.get(run) ?? 0) + 1);
     await effect(given, context);
     const { n, told } = given.payload;
+    if (told === 'cancels itself') {
+      reasons.set(run, await app.publisher.cancel({ id: given.id }));
+      return;
+    }
     if (n !== undefined) await held.get(n)?.passed;
     else await aborted(context);
     reasons.set(run, context.signal.reason);
@@ -45,12 +60,18 @@ describe('an operator cancels what runs', () => {
     }
   }
 
+  const endless = (id: string) => {
+    started.set(`${id} slow`, 1);
+    return new Promise(() => {});
+  };
+
   beforeAll(async () => {
     app = await stage.boot({
-      manifest: { emits: [event, pair] },
+      manifest: { emits: [event, pair, slow] },
       outbox: { handlers: { concurrency: 4 } },
       providers: [
         subscriber(event, 'ledger', handle),
+        subscriber(slow, 'slow', ({ id }) => endless(id), { timeout: '1s' }),
         subscriber(pair, 'one', handle),
         subscriber(pair, 'other', handle),
       ],
@@ -106,6 +127,20 @@ describe('an operator cancels what runs', () => {
     await inspector.cancel({ id }, { abort: true });
     await ends(id, [{ durable: 'ledger', verdict: 'd', attempts: 1 }]);
     expect(await traces(id)).toEqual([{ ...none[0], effects: 1 }]);
+  });
+
+  it('one that is cut off by its timeout after that ends as cancelled, too', async () => {
+    const { id } = await app.publisher.publishNow(slow, {});
+    await runs(id, 'slow');
+    await inspector.cancel({ id }, { abort: true });
+    await ends(id, [cancelled[0], { durable: 'slow', verdict: 'c', attempts: 0 }]);
+    expect(await traces(id)).toEqual(none);
+  });
+
+  it('one that cancels its own event is told too late, and is handled', async () => {
+    const { id } = await app.publisher.publishNow(event, { told: 'cancels itself' });
+    await ends(id, [{ durable: 'ledger', verdict: 'd', attempts: 1 }]);
+    expect(reasons.get(`${id} ledger`)).toEqual({ cancelled: 0, tooLate: 1 });
   });
 
   it('without abort nobody is told', async () => {
@@ -175,7 +210,7 @@ describe('an operator cancels what runs', () => {
 describe('a handler in another process', () => {
   const stage = useStage();
 
-  it('is told by NOTIFY, whoever asks, also an app that handles nothing', async () => {
+  itOfProcesses('is told by NOTIFY, whoever asks, also an app that handles nothing', async () => {
     const started = gate<string>();
     const worker = await stage.boot({
       manifest: { emits: [event] },
