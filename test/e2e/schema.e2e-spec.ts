@@ -4,7 +4,7 @@ import { eventually } from '../support/eventually.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
 import { createDatabase, type TestDatabase } from '../support/test-database.js';
 
-const newest = 3;
+const newest = 4;
 
 class AddOutbox1700000000000 implements MigrationInterface {
   up = (runner: QueryRunner): Promise<void> => outboxSchema.up(runner, { to: 1 });
@@ -218,7 +218,7 @@ describe('the schema moves in numbered steps', () => {
     const source = await connect();
     await expect(outboxSchema.up(source, { to: newest + 1 })).rejects.toMatchObject({
       code: 'OUTBOX_SCHEMA',
-      message: expect.stringMatching(/no outbox schema version 4; this library knows 0 \(none\) to 3/),
+      message: expect.stringMatching(/no outbox schema version 5; this library knows 0 \(none\) to 4/),
     });
     await expect(outboxSchema.down(source, { to: -1 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });
     await expect(outboxSchema.up(source, { to: 0.5 })).rejects.toMatchObject({ code: 'OUTBOX_SCHEMA' });
