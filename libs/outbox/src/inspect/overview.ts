@@ -26,7 +26,7 @@ export interface DurableOverview {
   /**
    * Each up to 10,001. Completed and cancelled ones are those of the last minute, out of the newest 10,000; discarded ones
    * are the open dead letters. What a worker has taken and not begun is in none; of what waits, the 10,001 that are due
-   * first and the 10,001 that are due next are told apart; with a broker, what waits there is counted up to 2,001.
+   * first are looked at; with a broker, what waits there is counted up to 2,001; of a type, the first 2,001 are looked at.
    */
   readonly counts: Readonly<Record<DeliveryState, number>>;
   /** Completed a second, over the last minute. */

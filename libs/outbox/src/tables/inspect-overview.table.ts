@@ -1,3 +1,4 @@
+import { aloneFrom } from './deliveries.table.js';
 import { countedTo } from './health.table.js';
 import { meant, milliseconds, open, rowless, unverified, unverifiedType } from './inspect-sql.js';
 import { inSchema, type Statement, statement } from './wire/statement.js';
@@ -53,7 +54,7 @@ export interface ActivePauseRow {
 
 /** What a broker may hold is looked up one by one. */
 const messagesTo = 2_001;
-/** The newest marks are at the end of each day's table, and so many pages hold more than the ten thousand newest. */
+/** The newest marks are at the end of each day's table, and so many pages hold ten thousand of them. */
 const newestPages = 90;
 const newestMarks = 10_000;
 
@@ -89,26 +90,31 @@ export class InspectOverviewTable {
 const durablesSql = `
 SELECT id, name AS durable, state = 'retired' AS retired, ${milliseconds('seen_at')} AS seen_ms FROM outbox.durables ORDER BY name`;
 
-/** An event's look-up only when it matters: nearly always all types are asked for. */
+/** Of each of these rows an event would be looked up: fewer of them. */
+const ofTypeTo = 2_001;
+const limit = `LIMIT CASE WHEN $1::text IS NULL THEN ${countedTo} ELSE ${ofTypeTo} END`;
+
+/** Behind the limit, or rows that never match would be read to their end. */
 const ofType = (id: string): string =>
   `CASE WHEN $1::text IS NULL THEN true ELSE (SELECT e.type LIKE $1::text FROM outbox.events e WHERE e.bucket = outbox.bucket(${id}) AND e.id = ${id}) END`;
 
 const retried = 'd.attempt > 0 OR d.snoozes > 0 OR d.interruptions > 0';
 const counted = (from: string): string =>
   `SELECT d.dn, CASE WHEN d.retried THEN 'retryable' ELSE 'pending' END AS state, least(count(*), ${countedTo})::int AS n, ${milliseconds('min(d.due_at) FILTER (WHERE d.due_at <= statement_timestamp())')} AS oldest_ms
-FROM (${from}) d GROUP BY 1, 2`;
+FROM (${from}) d WHERE ${ofType('d.event_id')} GROUP BY 1, 2`;
 
-/** Oldest first, and what is due later behind it: a ladder of millions must not hide what waits now. */
-const waiting = (interruptions: string, due: string): string =>
-  `SELECT d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.durable = n.id AND d.lease IS NULL AND d.interruptions ${interruptions}
-    AND d.due_at ${due} statement_timestamp() AND ${ofType('d.event_id')} ORDER BY d.due_at LIMIT ${countedTo}`;
+/** In the order of due times: what waits now comes first, the ladder behind it. */
+const waiting = (interruptions: string): string =>
+  `SELECT d.event_id, d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.durable = n.id AND d.lease IS NULL AND d.interruptions ${interruptions}
+    ORDER BY d.due_at ${limit}`;
 
 const readySql = counted(`SELECT n.id::int AS dn, w.* FROM outbox.durables n CROSS JOIN LATERAL (
-  (${waiting('< 3', '<=')}) UNION ALL (${waiting('< 3', '>')}) UNION ALL (${waiting('>= 3', '<=')}) UNION ALL (${waiting('>= 3', '>')})) w`);
+  (${waiting(`< ${aloneFrom}`)}) UNION ALL (${waiting(`>= ${aloneFrom}`)})) w`);
 
 /** Pause by pause, because the index begins with it. */
-const parkedSql = counted(`SELECT d.durable::int AS dn, d.due_at, d.retried FROM outbox.pauses p CROSS JOIN LATERAL (
-  SELECT d.durable, d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.lease = -p.id AND d.lease < 0 AND ${ofType('d.event_id')} LIMIT ${countedTo}) d
+const parkedSql =
+  counted(`SELECT d.durable::int AS dn, d.event_id, d.due_at, d.retried FROM outbox.pauses p CROSS JOIN LATERAL (
+  SELECT d.event_id, d.durable, d.due_at, ${retried} AS retried FROM outbox.deliveries d WHERE d.lease = -p.id AND d.lease < 0 ${limit}) d
 WHERE p.released_at IS NULL`);
 
 const runningSql = `
@@ -146,24 +152,27 @@ CROSS JOIN LATERAL (SELECT l.dead_at FROM outbox.dead_letters l WHERE l.durable 
 
 /**
  * The marks of the last minute. No index has them in the order of time: they are in the order of ids, and whoever works
- * off a backlog marks old ones. But a day's table only grows, so the newest stand at its end. The marks of a failed
- * attempt, which is no mark any more, leave holes that are filled: a few new ones are missed.
+ * off a backlog marks old ones. But a day's table only grows, so the newest stand at its end, and the last pages say
+ * whether it grew lately. The marks of failed attempts, which are none any more, leave holes that are filled: a few new
+ * ones are missed.
  */
-const tail = (bucket: number): string =>
-  `SELECT h.bucket, h.event_id, h.durable, h.verdict, h.started_at FROM outbox.handled_${bucket} h
-  WHERE h.ctid >= ('(' || greatest(pg_relation_size('outbox.handled_${bucket}') / current_setting('block_size')::int - ${newestPages}, 0) || ',0)')::tid
+const lastPages = (bucket: number, pages: number): string =>
+  `h.ctid >= ('(' || greatest(pg_relation_size('outbox.handled_${bucket}') / current_setting('block_size')::int - ${pages}, 0) || ',0)')::tid
     AND h.started_at > statement_timestamp() - interval '1 minute'`;
+const tail = (bucket: number): string =>
+  `SELECT h.event_id, h.durable, h.verdict, h.started_at FROM outbox.handled_${bucket} h WHERE ${lastPages(bucket, newestPages)}
+    AND (SELECT true FROM outbox.handled_${bucket} h WHERE ${lastPages(bucket, 2)} LIMIT 1)`;
 
 const marksSql = `
-WITH t AS MATERIALIZED (SELECT * FROM (${Array.from({ length: 10 }, (_, bucket) => tail(bucket)).join('\n  UNION ALL ')}) x ORDER BY started_at DESC LIMIT ${newestMarks}),
-o AS (SELECT CASE WHEN count(*) < ${newestMarks} THEN 60000 ELSE greatest(${milliseconds('statement_timestamp() - min(started_at)')}, 1) END AS ms FROM t)
+WITH t AS MATERIALIZED (${Array.from({ length: 10 }, (_, bucket) => tail(bucket)).join('\n  UNION ALL ')}),
+o AS MATERIALIZED (SELECT CASE WHEN count(*) < ${newestMarks} THEN 60000 ELSE greatest(${milliseconds('statement_timestamp() - min(started_at)')}, 1) END AS ms FROM t)
 SELECT t.durable::int AS dn, (count(*) FILTER (WHERE verdict = 'd'))::int AS completed, (count(*) FILTER (WHERE verdict = 'x'))::int AS discarded,
   (count(*) FILTER (WHERE verdict = 'c'))::int AS cancelled, (SELECT ms FROM o) AS over_ms
 FROM t WHERE ${ofType('t.event_id')} GROUP BY 1`;
 
 const placesSql = `
 SELECT 'queue' AS place, count(*)::int AS waiting, ${milliseconds('min(due_at) FILTER (WHERE due_at <= statement_timestamp())')} AS first_ms
-FROM (SELECT due_at FROM outbox.queue q WHERE ${ofType('q.event_id')} ORDER BY due_at LIMIT ${countedTo}) q
+FROM (SELECT event_id, due_at FROM outbox.queue ORDER BY due_at ${limit}) q WHERE ${ofType('q.event_id')}
 UNION ALL SELECT 'scheduled', count(*)::int, ${milliseconds('min(due_at)')} FROM (SELECT due_at FROM outbox.scheduled
   WHERE $1::text IS NULL OR type LIKE $1::text ORDER BY due_at LIMIT ${countedTo}) s`;
 
