@@ -15,6 +15,7 @@ describe('the public names', () => {
       'InvalidCancelError',
       'InvalidEventError',
       'InvalidQueryError',
+      'InvalidFilterError',
       'JobLockLostError',
       'JobPausedError',
       'JobStoppedError',
