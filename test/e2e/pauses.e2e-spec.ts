@@ -1,4 +1,4 @@
-import { type OutboxEvent, OutboxInspector, type PauseTarget } from 'nestjs-outbox';
+import { type OutboxEvent, OutboxHealth, OutboxInspector, type PauseTarget } from 'nestjs-outbox';
 import { eventually, gate, reaches } from '../support/eventually.js';
 import { missed, overOf, registryOf, runsOf, stateOf, yearly } from '../support/jobs.js';
 import { effect, job, subscriber, useStage } from '../support/stage.js';
@@ -298,6 +298,31 @@ describe('a pause', () => {
     await are('handled', 1, () => done('slow'));
     await inspectorOf(app).resume({ durable: 'slow' });
     await are('handled', 2, () => done('slow'));
+    await app.close();
+  });
+
+  it('is told by health, which does not call what waits under it late or unserved', async () => {
+    const app = await boot(held);
+    await inspectorOf(app).pause({ durable: held }, { reason: 'INC-42', by: 'ann' });
+    await publish(app, 1);
+    await are('parked', 1, () => parked(held));
+    // One that no claim has seen, an hour old, of a durable that no worker has had for as long.
+    const [other] = await stage.database.query<{ id: number }>(
+      `INSERT INTO outbox.durables (name, seen_at) VALUES ($1, now() - interval '1 hour') RETURNING id`,
+      [`${held}-b`],
+    );
+    await stage.database.query(
+      `INSERT INTO outbox.deliveries (event_id, durable, due_at) VALUES (gen_random_uuid(), $1, now() - interval '1 hour')`,
+      [other?.id],
+    );
+    const problems = async () =>
+      (await app.app.get(OutboxHealth).check()).problems.filter(({ message }) => message.includes(held));
+    expect(await problems()).toMatchObject([
+      { code: 'unserved' },
+      { status: 'yellow', code: 'paused', message: expect.stringMatching(/is paused since .* by ann: INC-42/) },
+    ]);
+    await inspectorOf(app).pause({ durable: `${held}-b` }, { by: 'bob' });
+    expect((await problems()).map(({ code }) => code)).toEqual(['paused', 'paused']);
     await app.close();
   });
 

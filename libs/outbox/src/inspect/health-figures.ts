@@ -9,6 +9,7 @@ import type {
   VacuumHolder,
   WorkerFigures,
 } from './health-report.js';
+import { pauseOf } from './pauses.js';
 
 /** The rows of the parts that were answered, and the worker number that the lock was asked for. */
 export type Answers = { readonly [P in HealthPart]?: readonly HealthRows[P][] } & {
@@ -30,15 +31,17 @@ export function figuresOf(
     jobs: answers.jobs ? jobs(answers.jobs) : null,
     worker: identity ? { ...worker(answers, identity), listening } : null,
     vacuum: answers.vacuum ? { holder: holder(answers.vacuum[0]) } : null,
+    pauses: answers.pauses?.map(pauseOf) ?? null,
   };
 }
 
 function deliveries(rows: readonly WaitingRow[]): DeliveryFigures {
-  const durables = rows.map(({ durable, waiting, oldest_ms, unseen_ms }) => ({
+  const durables = rows.map(({ durable, waiting, oldest_ms, unseen_ms, paused }) => ({
     durable,
     waiting,
     oldestMs: oldest_ms,
     unseenMs: unseen_ms,
+    paused,
   }));
   const waiting = durables.reduce((sum, row) => sum + row.waiting, 0);
   return { waiting: Math.min(waiting, countedTo), oldestMs: durables[0]?.oldestMs ?? null, durables };

@@ -7,6 +7,7 @@ import {
   type RunningJob,
   type VacuumHolder,
 } from './health-report.js';
+import type { Pause } from './pauses.js';
 import { countOf, span } from './wording.js';
 
 const second = 1_000;
@@ -21,6 +22,7 @@ const inOrder: HealthFigures = {
   jobs: { running: [], lostLocks: [], failed: [] },
   worker: { number: 7, holdsLock: true, listening: true },
   vacuum: { holder: null },
+  pauses: [],
 };
 
 const lag = (lagMs: number, waiting = 12) => ({ relay: { waiting, lagMs } });
@@ -28,11 +30,25 @@ const waits = (...durables: [string, number][]) => ({
   deliveries: {
     waiting: durables.length,
     oldestMs: durables[0]?.[1] ?? null,
-    durables: durables.map(([durable, oldestMs]) => ({ durable, waiting: 1, oldestMs, unseenMs: 0 })),
+    durables: durables.map(([durable, oldestMs]) => ({ durable, waiting: 1, oldestMs, unseenMs: 0, paused: false })),
   },
 });
-const unserved = (oldestMs: number, unseenMs: number | null) => ({
-  deliveries: { waiting: 1, oldestMs, durables: [{ durable: 'ledger', waiting: 1, oldestMs, unseenMs }] },
+const unserved = (oldestMs: number, unseenMs: number | null, paused = false) => ({
+  deliveries: { waiting: 1, oldestMs, durables: [{ durable: 'ledger', waiting: 1, oldestMs, unseenMs, paused }] },
+});
+const pause = (given: Partial<Pause>) => ({
+  pauses: [
+    {
+      id: 3,
+      kind: 'durable' as const,
+      name: 'ledger',
+      since: new Date('2026-01-02T03:00:00Z'),
+      until: null,
+      by: 'ann',
+      reason: 'INC-42',
+      ...given,
+    },
+  ],
 });
 const run = (given: Partial<RunningJob>) => ({
   jobs: {
@@ -73,6 +89,17 @@ const holder = (given: Partial<VacuumHolder>) => ({
 type Expected = readonly ['yellow' | 'red', HealthProblem['code'], ...RegExp[]];
 
 const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
+  [
+    'what is paused, since when, by whom and why',
+    pause({}),
+    ['yellow', 'paused', /durable 'ledger' is paused since 2026-01-02T03:00:00.000Z by ann: INC-42/, /resume/],
+  ],
+  [
+    'a pause with an end, and without a reason',
+    pause({ kind: 'tenant', name: 'acme', until: new Date('2026-01-02T06:00:00Z'), reason: null }),
+    ['yellow', 'paused', /tenant 'acme' .* until 2026-01-02T06:00:00.000Z by ann: no reason given/],
+  ],
+  ['nothing about what waits because its durable is paused', unserved(2 * hour, 2 * hour, true)],
   ['everything in order', {}],
   ['a publisher that may read nothing', noFigures],
 

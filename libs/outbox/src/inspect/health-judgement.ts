@@ -10,6 +10,7 @@ import type {
   VacuumHolder,
   WorkerFigures,
 } from './health-report.js';
+import type { Pause } from './pauses.js';
 import { countOf, span } from './wording.js';
 
 const seconds = 1_000;
@@ -46,6 +47,7 @@ export function judge(figures: HealthFigures, pollMs: number): HealthProblem[] {
     ...of(figures.deadLetters, deadLetters),
     ...of(figures.jobs, jobs),
     ...of(figures.vacuum?.holder, vacuum),
+    ...of(figures.pauses, pauses),
   ];
 }
 
@@ -90,7 +92,8 @@ function relay({ waiting, lagMs }: RelayFigures, pollMs: number): HealthProblem[
 }
 
 function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProblem[] {
-  return durables.flatMap(({ durable, waiting, oldestMs, unseenMs }) => {
+  return durables.flatMap(({ durable, waiting, oldestMs, unseenMs, paused }) => {
+    if (paused) return [];
     const gone = unseenMs === null || unseenMs > unserved;
     if (gone && oldestMs > unserved)
       return problem(
@@ -106,6 +109,18 @@ function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProble
         `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few; add workers, or raise handlers.concurrency`,
     );
   });
+}
+
+/** Never red: somebody wants it so. But what is forgotten waits for ever. */
+function pauses(all: readonly Pause[]): HealthProblem[] {
+  return all.flatMap(({ kind, name, since, until, by, reason }) =>
+    problem(
+      'yellow',
+      'paused',
+      () =>
+        `${kind} '${name}' is paused since ${since.toISOString()}${until ? ` until ${until.toISOString()}` : ''} by ${by ?? 'somebody'}: ${reason ?? 'no reason given'}. What it holds waits and is not lost; OutboxInspector.resume lets it run`,
+    ),
+  );
 }
 
 /** Never red: what is dead waits for a person, and nothing else waits for it. */

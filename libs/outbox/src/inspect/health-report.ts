@@ -1,3 +1,5 @@
+import type { Pause } from './pauses.js';
+
 export type HealthStatus = 'green' | 'yellow' | 'red';
 
 export type HealthCode =
@@ -6,6 +8,7 @@ export type HealthCode =
   | 'worker'
   | 'relay'
   | 'deliveries'
+  | 'paused'
   | 'unserved'
   | 'listener'
   | 'broker'
@@ -34,6 +37,8 @@ export interface HealthFigures {
   readonly jobs: JobFigures | null;
   readonly worker: WorkerFigures | null;
   readonly vacuum: { readonly holder: VacuumHolder | null } | null;
+  /** What is paused, the oldest pause first. */
+  readonly pauses: readonly Pause[] | null;
 }
 
 export interface HealthReport extends HealthFigures {
@@ -65,6 +70,8 @@ export interface WaitingDurable {
   readonly oldestMs: number;
   /** Since a worker that handles it was last seen, to about a minute; null when none ever was. */
   readonly unseenMs: number | null;
+  /** The durable is paused; what is parked already is not counted here. */
+  readonly paused: boolean;
 }
 
 /** Letters that are neither retried nor resolved. */
@@ -132,6 +139,7 @@ export const noFigures: HealthFigures = {
   jobs: null,
   worker: null,
   vacuum: null,
+  pauses: null,
 };
 
 const order: readonly HealthStatus[] = ['red', 'yellow', 'green'];

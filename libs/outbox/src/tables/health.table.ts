@@ -1,4 +1,5 @@
 import { aloneFrom } from './deliveries.table.js';
+import { durablePaused, type PauseRow, pausedSql } from './pauses.table.js';
 import type { Privilege } from './schema/privileges.js';
 import type { LockKeys } from './schema/schema-name.js';
 import { type Bound, inSchema, type Statement, statement } from './wire/statement.js';
@@ -19,6 +20,8 @@ export interface WaitingRow {
   readonly oldest_ms: number;
   /** Since a worker that handles it was last seen; null when none ever was. */
   readonly unseen_ms: number | null;
+  /** What is due waits because somebody said so. */
+  readonly paused: boolean;
 }
 
 export interface OpenLettersRow {
@@ -66,6 +69,7 @@ export interface HealthRows {
   readonly jobs: JobStateRow;
   readonly vacuum: HolderRow;
   readonly lock: { readonly held: boolean };
+  readonly pauses: PauseRow;
 }
 
 export type HealthPart = keyof HealthRows;
@@ -73,11 +77,12 @@ export type HealthPart = keyof HealthRows;
 /** What each part reads. The views of the server are open to every role. */
 const reads: Readonly<Record<HealthPart, readonly string[]>> = {
   relay: ['queue', 'scheduled'],
-  deliveries: ['deliveries', 'durables'],
+  deliveries: ['deliveries', 'durables', 'pauses'],
   deadLetters: ['dead_letters'],
   jobs: ['job_state', 'workers'],
   vacuum: [],
   lock: [],
+  pauses: ['pauses', 'durables'],
 };
 
 export const healthParts = Object.keys(reads) as readonly HealthPart[];
@@ -105,12 +110,14 @@ export class HealthTable {
   private readonly jobs: Statement<JobStateRow>;
   private readonly vacuum = statement<HolderRow>('health_vacuum', vacuumSql);
   private readonly lock: Statement<{ held: boolean }>;
+  private readonly pauses: Statement<PauseRow>;
 
   constructor(schema: string, keys: LockKeys) {
     this.relay = statement('health_relay', inSchema(schema, relaySql));
     this.deliveries = statement('health_deliveries', inSchema(schema, deliveriesSql));
     this.deadLetters = statement('health_dead_letters', inSchema(schema, deadLettersSql));
     this.jobs = statement('health_jobs', inSchema(schema, jobsSql));
+    this.pauses = statement('health_pauses', inSchema(schema, pausedSql));
     this.lock = statement('health_lock', lockSql.replaceAll('{worker}', `${keys.worker}`));
   }
 
@@ -123,6 +130,7 @@ export class HealthTable {
       jobs: this.jobs(),
       vacuum: this.vacuum(),
       lock: this.lock(worker ?? null),
+      pauses: this.pauses(),
     };
   }
 }
@@ -150,7 +158,7 @@ const ready = (interruptions: string): string =>
  */
 const deliveriesSql = `
 SELECT n.name AS durable, least(w.waiting, ${countedTo})::int AS waiting, ${milliseconds('statement_timestamp() - w.oldest')} AS oldest_ms,
-  ${milliseconds('statement_timestamp() - n.seen_at')} AS unseen_ms
+  ${milliseconds('statement_timestamp() - n.seen_at')} AS unseen_ms, ${durablePaused('n.id')} AS paused
 FROM outbox.durables n CROSS JOIN LATERAL (SELECT count(*) AS waiting, min(due_at) AS oldest
   FROM ((${ready(`< ${aloneFrom}`)}) UNION ALL (${ready(`>= ${aloneFrom}`)})) d) w
 WHERE n.state = 'active' AND w.waiting > 0 ORDER BY w.oldest, n.name`;

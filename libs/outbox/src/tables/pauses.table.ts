@@ -31,6 +31,10 @@ const active = 'p.ended_at IS NULL AND (p.until IS NULL OR p.until > clock_times
 export const jobPaused = (job: string): string =>
   `EXISTS (SELECT 1 FROM outbox.pauses p WHERE p.kind = 'job' AND p.name = ${job} AND ${active})`;
 
+/** The same of a durable. `durable` is SQL. */
+export const durablePaused = (durable: string): string =>
+  `EXISTS (SELECT 1 FROM outbox.pauses p WHERE p.kind = 'durable' AND p.durable = ${durable} AND ${active})`;
+
 /** How many parked rows one statement frees. */
 export const freedAtOnce = 5_000;
 
@@ -73,7 +77,7 @@ export class PausesTable {
     this.begin = statement('pause_begin', inSchema(schema, beginSql));
     this.end = statement('pause_end', inSchema(schema, endSql));
     this.park = statement('pause_park', inSchema(schema, parkSql));
-    this.list = statement('pause_list', inSchema(schema, listSql));
+    this.list = statement('pause_list', inSchema(schema, pausedSql));
     this.over = statement('pause_over', inSchema(schema, overSql));
     this.stranded = statement('pause_stranded', inSchema(schema, strandedSql));
     this.free = statement('pause_free', inSchema(schema, freeSql));
@@ -120,7 +124,8 @@ WITH r AS MATERIALIZED (SELECT ctid AS tid FROM outbox.deliveries WHERE durable 
 u AS (UPDATE outbox.deliveries SET lease = -$1::int WHERE ctid = ANY (ARRAY(SELECT tid FROM r)) AND lease IS NULL RETURNING 1)
 SELECT count(*)::int AS parked FROM u`;
 
-const listSql = `SELECT ${columns} FROM outbox.pauses p WHERE ${active} ORDER BY p.since, p.id`;
+/** All that is paused, the oldest pause first. */
+export const pausedSql = `SELECT ${columns} FROM outbox.pauses p WHERE ${active} ORDER BY p.since, p.id`;
 
 const overSql = `SELECT id FROM outbox.pauses WHERE released_at IS NULL AND ended_at IS NOT NULL ORDER BY id`;
 
