@@ -195,6 +195,36 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     expect(worker.log.matching(/permission denied/)).toEqual([]);
   });
 
+  it('an operator’s app pauses, resumes, retries, discards, sends and retires; a worker obeys, and frees what it had parked', async () => {
+    const desk = await stage.boot({ url: url('retrier'), outbox: { ...verify, role: 'publisher' } });
+    const inspector = desk.app.get(OutboxInspector);
+    const parked = (id: string) =>
+      eventually('it is parked', () =>
+        stage.database.value<boolean>('SELECT count(*) = 1 FROM outbox.deliveries WHERE event_id = $1 AND lease < 0', [
+          id,
+        ]),
+      );
+    await inspector.pause({ durable: 'ledger' });
+    const id = await publish({ n: 31 });
+    await parked(id);
+    await inspector.resume({ durable: 'ledger' });
+    await handled(id);
+    await inspector.pause({ type: event }, { until: new Date(Date.now() + 3_600_000) });
+    const other = await publish({ n: 32 });
+    await parked(other);
+    await stage.database.query('UPDATE outbox.pauses SET until = clock_timestamp() WHERE ended_at IS NULL');
+    await handled(other);
+    expect((await inspector.retryMany({}, { dryRun: true })).failed).toBe(0);
+    expect((await inspector.retryMany({ state: ['discarded', 'retryable'] })).failed).toBe(0);
+    await eventually('it is dead again', async () => (await inspector.discard({})).done > 0);
+    expect(await inspector.retry(id, 'ledger')).toMatchObject({ outcome: 'unchanged' });
+    expect(await inspector.send(id, { to: 'ledger', force: true })).toMatchObject({ outcome: 'done' });
+    await stage.database.query(`INSERT INTO outbox.durables (name) VALUES ('codeless')`);
+    expect(await inspector.retire('codeless')).toEqual({ dropped: 0 });
+    await desk.close();
+    expect(worker.log.matching(/permission denied/)).toEqual([]);
+  });
+
   it('a worker forgets a day: it may call what empties a table, and empty none itself', async () => {
     const client = await connect('worker');
     const id = await stage.database.value<string>(
@@ -231,6 +261,7 @@ describeWithRoles('least privilege: roles that own nothing', () => {
   const tables = [
     ...['schema_version', 'durables', 'durable_types', 'events', 'handled', 'attempts', 'queue', 'scheduled'],
     ...['deliveries', 'dead_letters', 'unique_keys', 'workers', 'lives', 'job_state', 'job_runs', 'job_tenants'],
+    ...['pauses', 'audit'],
   ];
   /** Hold rows within one transaction of their owner's, and are nobody else's. */
   const kept = ['kept_events', 'kept_handled', 'kept_attempts'];
@@ -260,7 +291,10 @@ describeWithRoles('least privilege: roles that own nothing', () => {
   ];
   const denied: Readonly<Record<Actor, readonly string[]>> = {
     publisher: [
-      ...tables.filter((name) => name !== 'unique_keys').map((name) => `SELECT * FROM outbox.${name}`),
+      // The claim reads pauses as whoever claims.
+      ...tables
+        .filter((name) => name !== 'unique_keys' && name !== 'pauses')
+        .map((name) => `SELECT * FROM outbox.${name}`),
       ...tables.map((name) => `DELETE FROM outbox.${name}`),
       ...tables.map((name) => `TRUNCATE outbox.${name}`),
       'SELECT id FROM outbox.events_0',
@@ -306,7 +340,10 @@ describeWithRoles('least privilege: roles that own nothing', () => {
     retrier: [
       `UPDATE outbox.dead_letters SET payload = '{}'`,
       'DELETE FROM outbox.dead_letters',
-      'DELETE FROM outbox.deliveries',
+      'DELETE FROM outbox.pauses',
+      'DELETE FROM outbox.audit',
+      `UPDATE outbox.audit SET who = 'nobody'`,
+      `UPDATE outbox.durables SET name = 'mine'`,
       'DELETE FROM outbox.queue',
       'INSERT INTO outbox.queue (event_id, attempts) VALUES (gen_random_uuid(), 9)',
       'UPDATE outbox.deliveries SET attempt = 0',
