@@ -509,26 +509,39 @@ describe('why an event was not handled, where workers work', () => {
   });
 });
 
-describeWithRoles('with an operator’s rights', () => {
+describeWithRoles('with the rights of a role', () => {
   const stage = useStage();
-  let role: TestRole;
+  const roles: TestRole[] = [];
 
   // Runs after the stage's own hook: with the database the grants are gone.
-  afterAll(() => role.drop());
+  afterAll(async () => {
+    for (const role of roles) await role.drop();
+  });
 
-  it('explains and waits, and needs no more', async () => {
-    role = await createRole('operator');
-    const app = await stage.boot({ manifest, providers: [subscriber(paid, 'ledger', effect)] });
-    // To the gate an application that offers the operator's side is a publisher as well.
-    for (const sql of outboxSchema.grants({ operator: role.name, publisher: role.name }))
+  /** To the gate an application that offers the operator's side is a publisher as well. */
+  async function deskOf(actor: 'operator' | 'worker'): Promise<OutboxInspector> {
+    const role = await createRole(actor);
+    roles.push(role);
+    for (const sql of outboxSchema.grants({ [actor]: role.name, publisher: role.name }))
       await stage.database.query(sql);
     const desk = await stage.boot({
       url: role.urlOf(stage.database),
       outbox: { role: 'publisher', schema: { onStart: 'verify' } },
     });
-    const inspector = desk.app.get(OutboxInspector);
+    return desk.app.get(OutboxInspector);
+  }
+
+  const ended = [{ durable: 'ledger', state: 'completed', error: null }];
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await stage.boot({ manifest, providers: [subscriber(paid, 'ledger', effect)] });
+  });
+
+  it('an operator explains and waits, and needs no more', async () => {
+    const inspector = await deskOf('operator');
     const { id } = await app.publisher.publishNow(paid, {}, { subject: '7', unique: 'seven' });
-    expect(await inspector.wait(id)).toEqual([{ durable: 'ledger', state: 'completed', error: null }]);
+    expect(await inspector.wait(id)).toEqual(ended);
     for (const query of [{ id }, { subject: '7' }, { unique: 'seven' }])
       expect((await inspector.explain(query)).findings).toMatchObject([{ eventId: id, reason: 'handled' }]);
     const { id: later } = await app.publisher.publishNow(paid, {}, { delay: '1h' });
@@ -539,5 +552,23 @@ describeWithRoles('with an operator’s rights', () => {
         { durable: 'ledger', reason: 'not-due' },
       ],
     });
+  });
+
+  it('a worker waits; what it may not read is missing from the words of a timeout alone', async () => {
+    const inspector = await deskOf('worker');
+    const { id } = await app.publisher.publishNow(paid, {});
+    expect(await inspector.wait(id)).toEqual(ended);
+    const { id: later } = await app.publisher.publishNow(paid, {}, { delay: '1h' });
+    await expect(inspector.wait(later, { timeout: 0 })).rejects.toMatchObject({
+      code: 'OUTBOX_WAIT_TIMEOUT',
+      open: [
+        { durable: null, reason: 'open', text: 'not forwarded yet' },
+        { durable: 'ledger', reason: 'open' },
+      ],
+      cause: { code: '42501' },
+    });
+    await expect(inspector.wait('019a0000-0000-7000-8000-000000000000')).rejects.toThrow(
+      /never committed, or is forgotten/,
+    );
   });
 });

@@ -97,6 +97,31 @@ describe('waiting for the end of an event', () => {
     ]);
   });
 
+  it('what was cancelled for one durable when another had handled it has ended in both ways', async () => {
+    await stage.database.query(
+      `INSERT INTO outbox.pauses (kind, name, durable, reason) SELECT 'durable', name, id, 'INC-42' FROM outbox.durables WHERE name = 'mail'`,
+    );
+    try {
+      const id = await publish();
+      await eventually('one has handled it, the other is parked', () =>
+        stage.database.value<boolean>(
+          `SELECT EXISTS (SELECT 1 FROM outbox.handled WHERE event_id = $1) AND EXISTS (SELECT 1 FROM outbox.deliveries WHERE event_id = $1 AND lease < 0)`,
+          [id],
+        ),
+      );
+      await expect(inspector.wait(id, { timeout: 0 })).rejects.toMatchObject({
+        open: [
+          { durable: 'mail', reason: 'paused', text: expect.stringMatching(/^durable is paused since .*: "INC-42"$/) },
+        ],
+      });
+      const waiting = inspector.wait(id);
+      await stage.database.query('SELECT outbox.cancel($1)', [id]);
+      expect(await waiting).toEqual([completed('ledger'), { durable: 'mail', state: 'cancelled', error: null }]);
+    } finally {
+      await stage.database.query('DELETE FROM outbox.pauses');
+    }
+  });
+
   it('an event that is nobody’s has ended when it has left the queue', async () => {
     const { id } = await app.publisher.publishNow(lonely, {});
     expect(await inspector.wait(id)).toEqual([]);

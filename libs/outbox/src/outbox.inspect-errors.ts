@@ -4,7 +4,7 @@ import { OutboxError } from './outbox.errors.js';
 export interface OpenDelivery {
   /** null: the event itself, which has not reached the deliveries. */
   readonly durable: string | null;
-  /** As `OutboxInspector.explain` has it, such as `retrying` or `paused`. */
+  /** As `OutboxInspector.explain` has it, such as `retrying` or `paused`; `open` when its tables may not be read. */
   readonly reason: string;
   /** Who and when, in words. */
   readonly text: string;

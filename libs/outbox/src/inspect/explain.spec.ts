@@ -21,7 +21,7 @@ const event = (given: Partial<EventFacts> = {}): EventFacts => ({
   ...given,
 });
 const durable = (name: string, given: Partial<DurableFacts> = {}): DurableFacts => ({
-  ...{ number: name.length, name, state: 'active', seen_ms: at('03:13:30'), brokered: false, meant: true },
+  ...{ number: name.length, name, state: 'active', seen_ms: at('03:13:30'), meant: true },
   ...{ since_ms: null, ended_ms: null, filling: false, mark: null, row: null, running: null, pause: null },
   like: { count: 0, since_ms: null },
   ...given,
@@ -136,7 +136,7 @@ describe('of several truths about a delivery', () => {
       'retrying',
     ],
     ['a row stands over what it is meant for', { row: row(), meant: false }, 'queued'],
-    ['with a broker, it is paused', { pause: pause(), brokered: true }, 'paused'],
+    ['with a broker, it is paused', { pause: pause() }, 'paused'],
     ['unseen, nobody has it', { seen_ms: at('03:10:00') }, 'no-worker'],
   ] as const)('%s', (_, given, reason) => {
     expect(only(given)?.reason).toBe(reason);

@@ -27,7 +27,7 @@ export class Explainer {
     check(query);
     const ids = await this.find(query);
     const { scene: asked, facts } = this.database.explain;
-    const [scenes, { rows }] = await this.database.onPool(asked(), facts(ids));
+    const [{ rows }, scenes] = await this.database.onPool(facts(ids), asked());
     const scene = this.sceneOf(scenes.rows[0]);
     if (rows.length === 0) return notFound(query, ids, scene, this.retentionMs);
     const words = new ExplainWords(scene);

@@ -53,7 +53,8 @@ export class OutboxInspector {
 
   /**
    * Resolves when every delivery of the event has ended, with each outcome; at once when that is so already. Throws
-   * `WaitTimeoutError`, which names what is still open.
+   * `WaitTimeoutError`, which names what is still open. An id that is not there is waited for while its transaction may
+   * be open, which is until it is a minute old; then it is an `EventNotFoundError`.
    */
   wait(id: string, options?: WaitOptions): Promise<readonly EndedDelivery[]> {
     return this.parts.waiter.wait(id, options);

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { databaseTrouble } from '../core/database-errors.js';
 import type { Database } from '../tables/database.js';
 import type { WaitRow } from '../tables/waits.table.js';
@@ -21,6 +22,10 @@ export class WaitLooks {
   private readonly pace = new WaitPace();
   private timer: NodeJS.Timeout | undefined;
   private looking = false;
+  /** Outside the request that happens to wait first: the looks go on for others when it is over. */
+  private readonly begin = AsyncResource.bind((pauseMs: number) => {
+    this.timer = setTimeout(() => void this.look(), pauseMs);
+  });
 
   constructor(private readonly database: Pick<Database, 'waits' | 'onPool'>) {}
 
@@ -42,7 +47,7 @@ export class WaitLooks {
 
   private lookIn(pauseMs: number): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => void this.look(), pauseMs);
+    this.begin(pauseMs);
   }
 
   private async look(): Promise<void> {

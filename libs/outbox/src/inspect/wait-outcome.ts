@@ -1,5 +1,7 @@
+import type { OpenDelivery } from '../outbox.inspect-errors.js';
 import type { WaitRow } from '../tables/waits.table.js';
 import type { DeliveryState } from './delivery-info.js';
+import { firstLine } from './wording.js';
 
 export interface EndedDelivery {
   /** null: the event was cancelled before any durable was to get it. `#relay`: it could not be forwarded. */
@@ -16,7 +18,7 @@ const uncommittedMs = 60_000;
 export type WaitOutcome =
   | { readonly kind: 'ended'; readonly deliveries: readonly EndedDelivery[] }
   /** `as` stays the same for as long as nothing happens. */
-  | { readonly kind: 'open'; readonly as: string }
+  | { readonly kind: 'open'; readonly as: string; readonly open: readonly OpenDelivery[] }
   | { readonly kind: 'uncommitted' | 'unknown' };
 
 /**
@@ -27,9 +29,17 @@ export type WaitOutcome =
 export function outcomeOf(row: WaitRow): WaitOutcome {
   if (!row.found) return { kind: row.age_ms < uncommittedMs ? 'uncommitted' : 'unknown' };
   if (row.refused !== null) return { kind: 'ended', deliveries: [...ended(row), refusal(row.refused)] };
-  if (row.queued || row.open.length > 0)
-    return { kind: 'open', as: JSON.stringify([row.queued, row.open, row.ended.length]) };
+  if (row.queued || row.open.length > 0) {
+    const as = JSON.stringify([row.queued, row.open, row.ended.length]);
+    return { kind: 'open', as, open: open(row) };
+  }
   return { kind: 'ended', deliveries: ended(row) };
+}
+
+/** In few words; `explain` has more, if this process may read what it reads. */
+function open({ queued, open: deliveries }: WaitRow): OpenDelivery[] {
+  const event: OpenDelivery[] = queued ? [{ durable: null, reason: 'open', text: 'not forwarded yet' }] : [];
+  return [...event, ...deliveries.map(({ durable, error }) => ({ durable, reason: 'open', text: firstLine(error) }))];
 }
 
 const states = { d: 'completed', x: 'discarded', c: 'cancelled' } as const;

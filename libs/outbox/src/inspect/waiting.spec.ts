@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Database } from '../tables/database.js';
 import type { WaitRow } from '../tables/waits.table.js';
 import { outcomeOf } from './wait-outcome.js';
@@ -139,6 +140,18 @@ describe('all waits of a process', () => {
     const refused = expect(waiter.wait(id)).rejects.toThrow('permission denied');
     await jest.advanceTimersByTimeAsync(100);
     await refused;
+  });
+
+  it('do not look in the context of whoever waits first', async () => {
+    const { rows, waiter, looks } = outbox();
+    const context = new AsyncLocalStorage<string>();
+    const stores: unknown[] = [];
+    looks.push = (...asked) => stores.push(context.getStore()) + asked.length;
+    rows.set(id, row({ ended: [done] }));
+    const wait = context.run('a request', () => waiter.wait(id));
+    await jest.advanceTimersByTimeAsync(100);
+    expect(await wait).toHaveLength(1);
+    expect(stores).toEqual([undefined]);
   });
 
   it('time out when the database is away, and say why', async () => {

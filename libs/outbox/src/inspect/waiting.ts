@@ -1,6 +1,6 @@
 import { withDeadline } from '../core/deadline.js';
 import { type Duration, durationRemedy, parseDuration } from '../core/duration.js';
-import { EventNotFoundError, WaitStoppedError, WaitTimeoutError } from '../outbox.inspect-errors.js';
+import { EventNotFoundError, type OpenDelivery, WaitStoppedError, WaitTimeoutError } from '../outbox.inspect-errors.js';
 import type { Database } from '../tables/database.js';
 import type { Explainer, ExplainReason } from './explain.js';
 import { WaitLooks, type Watched } from './wait-looks.js';
@@ -98,21 +98,35 @@ export class Waiter {
       const outcome = await withDeadline('the database', lastWordsMs, this.looks.once(id));
       if (outcome.kind === 'ended') return outcome.deliveries;
       if (outcome.kind !== 'open') return await this.notFound(id);
-      const { findings } = await withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
-      throw new WaitTimeoutError(
-        id,
-        timeoutMs,
-        findings.filter(({ reason }) => !overReasons.has(reason)),
-      );
+      throw await this.timeout(id, timeoutMs, outcome.open);
     } catch (error) {
       if (error instanceof WaitTimeoutError || error instanceof EventNotFoundError) throw error;
       throw new WaitTimeoutError(id, timeoutMs, [], { cause: error });
     }
   }
 
+  private async timeout(id: string, timeoutMs: number, open: readonly OpenDelivery[]): Promise<WaitTimeoutError> {
+    try {
+      const { findings } = await withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
+      const waited = findings.filter(({ reason }) => !overReasons.has(reason));
+      return new WaitTimeoutError(
+        id,
+        timeoutMs,
+        waited.map(({ durable, reason, text }) => ({ durable, reason, text })),
+      );
+    } catch (cause) {
+      // A role that may wait need not be one that may read everything.
+      return new WaitTimeoutError(id, timeoutMs, open, { cause });
+    }
+  }
+
   private async notFound(id: string): Promise<never> {
-    const { findings } = await withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
-    throw new EventNotFoundError(id, findings[0]?.text ?? 'nothing is known of it');
+    const explained = withDeadline('the database', lastWordsMs, this.explainer.explain({ id }));
+    const why = await explained.then(
+      ({ findings }) => findings[0]?.text,
+      () => undefined,
+    );
+    throw new EventNotFoundError(id, why ?? 'it was never committed, or is forgotten');
   }
 }
 

@@ -38,8 +38,6 @@ export interface DurableFacts {
   readonly name: string;
   readonly state: 'active' | 'retired';
   readonly seen_ms: number | null;
-  /** A broker carries its first deliveries. */
-  readonly brokered: boolean;
   /** One of its types is the event's, began before the event was published, and was not ended. */
   readonly meant: boolean;
   /** When the first of those types began; null: from the beginning, or there is none. */
@@ -122,8 +120,9 @@ const ms = (time: string): string =>
 const seenLately = (worker: string): string =>
   `coalesce(${worker}.gone_at IS NULL AND ${worker}.seen_at > statement_timestamp() - interval '15 seconds', false)`;
 
+/** Sent behind the facts, and by the clock that runs: nothing that they show is of later than now. */
 const sceneSql = `
-SELECT ${ms('statement_timestamp()')} AS now_ms, current_setting('TimeZone') AS zone,
+SELECT ${ms('clock_timestamp()')} AS now_ms, current_setting('TimeZone') AS zone,
   count(*) FILTER (WHERE ${seenLately('w')})::int AS living, ${ms('max(w.seen_at)')} AS seen_ms FROM outbox.workers w`;
 
 /** One event, wherever it is: in `events`, in `scheduled`, or in its dead letters alone. */
@@ -158,7 +157,7 @@ const likeSql = `(
       AND ${firstLine('t.error')} = ${firstLine('x.last_error')}) a ON true)`;
 
 const durablesSql = `(
-    SELECT json_agg(json_build_object('number', n.id, 'name', n.name, 'state', n.state, 'seen_ms', ${ms('n.seen_at')}, 'brokered', n.verified_to IS NOT NULL,
+    SELECT json_agg(json_build_object('number', n.id, 'name', n.name, 'state', n.state, 'seen_ms', ${ms('n.seen_at')},
       'meant', n.state = 'active' AND coalesce(t.meant, false), 'since_ms', ${ms('t.since')}, 'ended_ms', ${ms('t.ended')}, 'filling', coalesce(t.filling, false),
       'mark', CASE WHEN h.event_id IS NOT NULL THEN json_build_object('verdict', h.verdict, 'attempts', h.attempts, 'started_ms', ${ms('h.started_at')}, 'worker', h.worker, 'app', hw.app) END,
       'row', CASE WHEN x.event_id IS NOT NULL THEN json_build_object('due_ms', ${ms('x.due_at')}, 'attempt', x.attempt, 'interruptions', x.interruptions,
