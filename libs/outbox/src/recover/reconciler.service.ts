@@ -62,14 +62,15 @@ export class ReconcilerService extends BackgroundService {
     const { reconcile } = this.database;
     if (state === 'retired') {
       await this.transport.forget?.(name);
-      await this.connection.run(reconcile.unserved(id));
+      await this.connection.run(this.brokered ? reconcile.forgotten(id) : reconcile.unserved(id));
       return;
     }
-    // Read before the database is: what is settled by now has its mark by then.
-    const progress = await this.progress(name);
     const [{ rows }] = await this.connection.run(reconcile.bound(interval(this.everyMs)));
     const [bound] = rows;
     if (!bound) throw new Error('the bound statement returned no row');
+    // In between: what has left the queue by the bound the broker has by now, and what it says is settled has its mark
+    // when the events are read. Asked before the bound, it would not know what a relay that was held up gave it since.
+    const progress = await this.progress(name);
     const to = upTo(progress, bound.quiet, bound.overdue, this.everyMs);
     const found = await this.chunks(id, all || cursor === null ? firstId : cursor, to);
     await this.connection.run(

@@ -156,9 +156,9 @@ a AS (INSERT INTO outbox.audit (who, action, what, why) SELECT $3::text, 'retire
       WHERE EXISTS (SELECT 1 FROM s) OR EXISTS (SELECT 1 FROM t))
 SELECT d.id, d.served, (SELECT matcher FROM t WHERE pattern = $2::text) AS matcher FROM d`;
 
-/** What it missed in between it does not get. */
+/** What it missed in between it does not get. A broker that has forgotten it may know it again, and be told to forget it once more. */
 const reviveSql = `
-WITH d AS (UPDATE outbox.durables SET state = 'active' WHERE name = $1::text RETURNING id),
+WITH d AS (UPDATE outbox.durables SET state = 'active', verified_all_at = CASE WHEN isfinite(verified_all_at) THEN verified_all_at END WHERE name = $1::text RETURNING id),
 t AS (UPDATE outbox.durable_types y SET ended_at = NULL, since = clock_timestamp() FROM d WHERE y.durable = d.id AND y.ended_at IS NOT NULL)
 SELECT id FROM d`;
 

@@ -38,6 +38,8 @@ export class ReconcileTable {
   readonly verified;
   /** Parameters: durable. */
   readonly unserved;
+  /** Parameters: durable, a retired one. */
+  readonly forgotten;
   /** No parameters. */
   readonly installation;
 
@@ -47,6 +49,7 @@ export class ReconcileTable {
     this.chunk = statement<ReconciledRow>('reconcile_chunk', inSchema(schema, chunkSql));
     this.verified = statement('reconcile_verified', inSchema(schema, verifiedSql));
     this.unserved = statement('reconcile_unserved', inSchema(schema, unservedSql));
+    this.forgotten = statement('reconcile_forgotten', inSchema(schema, forgottenSql));
     this.installation = statement<{ installation: string }>(
       'installation',
       inSchema(schema, 'SELECT installation::text FROM outbox.schema_version'),
@@ -55,11 +58,12 @@ export class ReconcileTable {
 }
 
 /**
- * One worker a time looks at a durable; one that dies over it is followed by the next look. Retired ones are named to be
- * forgotten. Without a broker the look at everything is the last one, a day after it is due for workers that have one.
+ * One worker a time looks at a durable; one that dies over it is followed by the next look. Retired ones are named until
+ * they are forgotten, looked at before or not: who has started with one has made its consumer. Without a broker the look
+ * at everything is the last one, a day after it is due for workers that have one.
  */
 const claimSql = `
-WITH d AS (SELECT id FROM outbox.durables WHERE (state = 'active' AND $2::boolean OR verified_to IS NOT NULL)
+WITH d AS (SELECT id FROM outbox.durables WHERE ($2::boolean AND (state = 'active' OR verified_all_at IS NULL) OR verified_to IS NOT NULL)
       AND (looked_at IS NULL OR looked_at <= clock_timestamp() - $1::interval) ORDER BY id FOR UPDATE SKIP LOCKED)
 UPDATE outbox.durables x SET looked_at = clock_timestamp() FROM d WHERE x.id = d.id
 RETURNING x.id, x.name, x.state, outbox.uuid7_floor(x.verified_to)::text AS cursor,
@@ -98,3 +102,7 @@ UPDATE outbox.durables SET verified_to = greatest(verified_to, to_timestamp((('x
 
 /** No broker serves it any more. */
 const unservedSql = 'UPDATE outbox.durables SET verified_to = NULL, verified_all_at = NULL WHERE id = $1::smallint';
+
+/** As one at which everything was looked at long ago: when it is revived it is time to do so again. */
+const forgottenSql = `
+UPDATE outbox.durables SET verified_to = NULL, verified_all_at = '-infinity' WHERE id = $1::smallint AND state = 'retired'`;
