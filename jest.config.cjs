@@ -98,6 +98,8 @@ module.exports = {
   // A test ends when it has seen what it waits for; this is for a busy machine, and for tests that hang.
   testTimeout: 180_000,
   reporters: ['default', '<rootDir>/test/support/stuck-reporter.cjs'],
+  // Where nobody looks on: what a test has left open must not keep a run that is over.
+  forceExit: Boolean(process.env.CI),
   projects: [
     {
       ...shared,

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ended } from 'throwaway-nats';
 import { createDatabase, type TestDatabase } from './test-database.js';
 
 /** One run of the demo, when it is over. */
@@ -55,11 +56,7 @@ export class DemoBench {
 
   /** A test that timed out must not leave its demo to the next one. */
   async kill(): Promise<void> {
-    const { running } = this;
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
-    const closed = once(running, 'close');
-    running.kill('SIGKILL');
-    await closed;
+    if (this.running) await ended(this.running, 'SIGKILL');
   }
 
   async close(): Promise<void> {

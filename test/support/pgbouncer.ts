@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync, constants } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { describe, it } from '@jest/globals';
 import { Client } from 'pg';
+import { ended } from 'throwaway-nats';
 import { eventually } from './eventually.js';
 
 /** A real PgBouncer in front of one database, with what a test sets of its pgbouncer.ini. */
@@ -52,7 +53,8 @@ export async function startPgbouncer(
     console: ask,
     stop: async () => {
       process.off('exit', killAtExit);
-      await end(child);
+      // An immediate shutdown.
+      await ended(child, 'SIGTERM');
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -89,14 +91,6 @@ async function onConsole(url: string, command: string): Promise<Record<string, u
   }
 }
 
-/** SIGTERM is an immediate shutdown. */
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = once(child, 'exit');
-  child.kill('SIGTERM');
-  await gone;
-}
-
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -128,11 +122,12 @@ export function findPgbouncer(): string | undefined {
 function install(): void {
   if (process.env['OUTBOX_TEST_INSTALL'] !== 'apt' || process.getuid?.() !== 0) return;
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  // While it is waited for nothing else of this process runs, no limit of Jest's either.
   for (const args of [
     ['update', '-q'],
     ['install', '-y', '-q', '--no-install-recommends', 'pgbouncer'],
   ])
-    execFileSync('apt-get', args, { env, stdio: ['ignore', 'ignore', 'inherit'] });
+    execFileSync('apt-get', args, { env, stdio: ['ignore', 'ignore', 'inherit'], timeout: 5 * 60_000 });
 }
 
 /** Like `describe`; without a pgbouncer it is skipped with the remedy in its name, and fails where CI is set. */

@@ -1,7 +1,11 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { ended } from 'throwaway-nats';
 import type { ServerOrder } from './server-main.js';
+
+/** On a machine that does much besides. */
+const answerMs = 90_000;
 
 /** A Postgres server of a test's own (see server-main.ts), to be stopped and started under it. */
 export class ServerProcess {
@@ -13,11 +17,7 @@ export class ServerProcess {
 
   static async start(): Promise<ServerProcess> {
     const child = fork(join(process.cwd(), 'dist/test/support/server-main.js'), [], { stdio: ['ignore', 2, 2, 'ipc'] });
-    const [url] = await Promise.race([
-      once(child, 'message'),
-      once(child, 'exit').then(([code]) => Promise.reject(new Error(`the server's process exited with ${code}`))),
-    ]);
-    return new ServerProcess(child, String(url));
+    return new ServerProcess(child, String(await answer(child, 'start')));
   }
 
   /** Stops the server and keeps its data. */
@@ -46,14 +46,34 @@ export class ServerProcess {
   }
 
   async stop(): Promise<void> {
-    await this.order('stop');
-    this.child.disconnect();
-    await once(this.child, 'exit');
+    try {
+      await this.order('stop');
+      this.child.disconnect();
+    } finally {
+      await ended(this.child, 'SIGTERM');
+    }
   }
 
-  private async order(order: ServerOrder): Promise<unknown> {
+  private order(order: ServerOrder): Promise<unknown> {
     this.child.send(order);
-    const [answer] = await once(this.child, 'message');
-    return answer;
+    return answer(this.child, order);
+  }
+}
+
+/** What it says next; not without end, and not of a process that is gone. */
+async function answer(child: ChildProcess, order: string): Promise<unknown> {
+  const over = new AbortController();
+  const { signal } = over;
+  const late = setTimeout(() => over.abort(), answerMs);
+  try {
+    return await Promise.race([
+      once(child, 'message', { signal }).then(([said]) => said),
+      once(child, 'exit', { signal }).then(([code]) => Promise.reject(new Error(`its process exited with ${code}`))),
+    ]);
+  } catch (error) {
+    throw new Error(`the server did not ${order} within ${answerMs} ms`, { cause: error });
+  } finally {
+    clearTimeout(late);
+    over.abort();
   }
 }

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { ended } from 'throwaway-nats';
 
 export interface EndedSoak {
   readonly code: number | null;
@@ -48,10 +49,6 @@ export class SoakBench {
 
   /** A test that timed out must not leave its server and its fleet behind. */
   async stop(): Promise<void> {
-    const { running } = this;
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
-    const closed = once(running, 'close');
-    running.kill('SIGTERM');
-    await closed;
+    if (this.running) await ended(this.running, 'SIGTERM', 60_000);
   }
 }

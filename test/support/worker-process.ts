@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { ended } from 'throwaway-nats';
 import { eventually } from './eventually.js';
 
 /** What a worker process tells its test. */
@@ -89,18 +90,12 @@ export class WorkerProcess {
 
   /** SIGKILL, and wait until the process is gone. */
   async kill(): Promise<void> {
-    if (!this.running) return;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await exited;
+    await ended(this.child, 'SIGKILL');
   }
 
   /** SIGTERM, and wait for the exit code. */
   async stop(): Promise<number | null> {
-    if (!this.running) return this.child.exitCode;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGTERM');
-    const [code] = await exited;
-    return code;
+    await ended(this.child, 'SIGTERM', startMs);
+    return this.child.exitCode;
   }
 }

@@ -26,7 +26,7 @@ function cruise(files: readonly (readonly [string, string])[]): { code: number |
     for (const [file, text] of files) writeFileSync(join(copy, file), text);
     const cruiser = join(root, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs');
     const args = [cruiser, '--config', '.dependency-cruiser.cjs', 'libs/outbox/src', 'src', 'test', 'bench', 'soak'];
-    const run = spawnSync(process.execPath, args, { cwd: copy, encoding: 'utf8' });
+    const run = spawnSync(process.execPath, args, { cwd: copy, encoding: 'utf8', timeout: 120_000 });
     return { code: run.status, said: run.stdout + run.stderr };
   } finally {
     rmSync(copy, { recursive: true, force: true });

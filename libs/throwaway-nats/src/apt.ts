@@ -5,7 +5,12 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { cached, cacheFolder, runs } from './find.js';
 
-const run = promisify(execFile);
+/** A mirror that does not answer, or somebody who holds a lock of apt's, must not be waited for without end. */
+const withinMs = 5 * 60_000;
+
+const execute = promisify(execFile);
+const run = (file: string, args: readonly string[], options: { readonly cwd?: string } = {}) =>
+  execute(file, args, { ...options, timeout: withinMs, killSignal: 'SIGKILL' });
 
 /** With OUTBOX_TEST_INSTALL=apt the nats-server of this system's release; else, or where one is named, undefined. */
 export async function installNats(): Promise<string | undefined> {

@@ -30,7 +30,7 @@ export function cacheFolder(): string {
 }
 
 export async function natsVersion(binary: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(binary, ['--version']);
+  const { stdout } = await promisify(execFile)(binary, ['--version'], { timeout: 30_000 });
   return /v?(\d+\.\S+)/.exec(stdout)?.[1] ?? stdout.trim();
 }
 

@@ -5,6 +5,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { ended } from './ended.js';
 import { findNats, natsRemedy } from './find.js';
 import { frozen } from './frozen.js';
 import { Guard } from './guard.js';
@@ -108,11 +109,11 @@ class Server implements ThrowawayNats {
     const child = this.running();
     // A frozen process takes the other signal only when it goes on.
     child.kill('SIGCONT');
-    await this.end(child, 'SIGTERM');
+    await ended(child, 'SIGTERM');
   }
 
   async kill(): Promise<void> {
-    await this.end(this.running(), 'SIGKILL');
+    await ended(this.running(), 'SIGKILL');
   }
 
   async start(): Promise<void> {
@@ -160,12 +161,6 @@ class Server implements ThrowawayNats {
   private running(): ChildProcess {
     if (!this.child) throw new Error('the throw-away nats-server does not run');
     return this.child;
-  }
-
-  private async end(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
-    const gone = once(child, 'exit');
-    child.kill(signal);
-    await gone;
   }
 
   /** It says so when JetStream has recovered its streams and the port takes connections. */

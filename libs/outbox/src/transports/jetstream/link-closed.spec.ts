@@ -78,7 +78,9 @@ describeWithOwnNats('a login that is revoked while workers run', () => {
       config,
     ];
     await writeFile(join(dirname(server.storage), 'nats.conf'), lines.join('\n'));
-    process.kill(server.pid ?? 0, 'SIGHUP');
+    // Never of nobody: 0 is everybody of this group.
+    if (!server.pid) throw new Error('the server does not run');
+    process.kill(server.pid, 'SIGHUP');
   };
 
   it('is tried again and again, says so, and works on when it is given back', async () => {

@@ -20,7 +20,8 @@ describeWithOwnNats('a way to the broker', () => {
   const file = (name: string) => join(folder, name);
 
   beforeAll(() => {
-    const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' });
+    const openssl = (...args: string[]) =>
+      execFileSync('openssl', args, { cwd: folder, stdio: 'ignore', timeout: 60_000 });
     const subject = (name: string) => ['-subj', `/CN=${name}`];
     const [key, days] = [
       ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
