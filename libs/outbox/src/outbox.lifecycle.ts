@@ -133,7 +133,8 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const durables = new Map([...registered].filter(([, { durable }]) => isServed(settings, durable)));
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);
-    await transport.start(consumer, await untilAnswered(() => this.served(durables), waiting));
+    const served = () => this.served(durables);
+    await transport.start(consumer, await untilAnswered(served, waiting), served);
     await this.listJobs();
     for (const service of [lock, relay, taker, ...others, scheduler, listener]) service?.start();
     log.log(

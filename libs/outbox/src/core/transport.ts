@@ -8,8 +8,15 @@ import type { Log } from './throttled-log.js';
 export interface Transport {
   readonly name: string;
   readonly capabilities: TransportCapabilities;
-  /** Called once, before anything else. Rejects when the transport cannot be used; the boot then fails. */
-  start(receiver: DeliveryReceiver, durables: readonly ServedDurable[]): Promise<void>;
+  /**
+   * Called once, before anything else. Rejects when the transport cannot be used; the boot then fails. `reread` tells
+   * the durables as they are later: one that was retired may have been revived.
+   */
+  start(
+    receiver: DeliveryReceiver,
+    durables: readonly ServedDurable[],
+    reread: () => Promise<readonly ServedDurable[]>,
+  ): Promise<void>;
   /** Carries one batch: takes it in the form that suits the transport and hands over what is for this process. */
   forward(batch: OutgoingBatch): Promise<ForwardCounts>;
   /** After it resolves nothing more is received; what was received may still be acknowledged. */

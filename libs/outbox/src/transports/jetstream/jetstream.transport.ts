@@ -20,6 +20,7 @@ import { Link } from './link.js';
 import { BrokerTrouble, brokerWords, isBadRequest, isNotEnabled } from './nats-errors.js';
 import { progressOf } from './progress.js';
 import { Puller } from './puller.js';
+import { Revived } from './revived.js';
 import { Sender } from './sender.js';
 import { SetupRefused } from './setup-refused.js';
 import { Watchdog } from './watchdog.js';
@@ -53,6 +54,8 @@ class JetstreamTransport implements Transport {
   private sender: Sender | undefined;
   private inFlight: InFlight | undefined;
   private pullers: readonly Puller[] = [];
+  private revived: Revived | undefined;
+  private stopped = false;
 
   constructor(
     private readonly settings: JetstreamSettings,
@@ -61,13 +64,20 @@ class JetstreamTransport implements Transport {
     this.link = new Link(settings, parts.log);
   }
 
-  async start(receiver: DeliveryReceiver, durables: readonly ServedDurable[]): Promise<void> {
+  async start(
+    receiver: DeliveryReceiver,
+    durables: readonly ServedDurable[],
+    reread: () => Promise<readonly ServedDurable[]>,
+  ): Promise<void> {
+    // One whose types were all ended gets nothing, until it is revived.
+    const retired = durables.filter(({ types }) => types.length === 0);
     try {
-      // One whose types were all ended gets nothing.
-      await this.open(
+      const serve = await this.open(
         receiver,
-        durables.filter(({ types }) => types.length > 0),
+        durables.filter((durable) => !retired.includes(durable)),
       );
+      this.revived = new Revived(retired, reread, serve, this.parts.log);
+      this.revived.start();
     } catch (error) {
       throw error instanceof SetupRefused ? new OutboxBootError(error.problems) : error;
     }
@@ -82,7 +92,8 @@ class JetstreamTransport implements Transport {
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.watchdog?.stop(), ...this.pullers.map((puller) => puller.stop())]);
+    this.stopped = true;
+    await Promise.all([this.revived?.stop(), this.watchdog?.stop(), ...this.pullers.map((puller) => puller.stop())]);
   }
 
   async close(): Promise<void> {
@@ -103,7 +114,11 @@ class JetstreamTransport implements Transport {
     return this.watchdog?.problems() ?? [];
   }
 
-  private async open(receiver: DeliveryReceiver, durables: readonly ServedDurable[]): Promise<void> {
+  /** Resolves to what serves one more durable. */
+  private async open(
+    receiver: DeliveryReceiver,
+    durables: readonly ServedDurable[],
+  ): Promise<(durable: ServedDurable) => Promise<void>> {
     const { link, settings, parts } = this;
     const { log } = parts;
     const installation = await parts.installation();
@@ -121,19 +136,31 @@ class JetstreamTransport implements Transport {
     const shared = { link, settings, installation, receiver, inFlight, consumerOf, watchdog, log };
     for (const durable of durables) byName.set(durable.name, new Puller(shared, durable));
     this.pullers = [...byName.values()];
+    this.listen(receiver, watchdog);
+    for (const service of [watchdog, ...this.pullers]) service.start();
+    return async (durable) => {
+      await watchdog.serve(durable);
+      if (this.stopped) return;
+      const puller = new Puller(shared, durable);
+      byName.set(durable.name, puller);
+      this.pullers = [...byName.values()];
+      puller.start();
+    };
+  }
+
+  private listen(receiver: DeliveryReceiver, watchdog: Watchdog): void {
     receiver.onRoom(() => {
       const room = receiver.room();
       for (const puller of this.pullers) puller.offer(room);
     });
-    link.onUp(() => {
+    this.link.onUp(() => {
       watchdog.nudge();
       for (const puller of this.pullers) puller.nudge();
     });
     // The package would go on with open requests by itself, when it comes to it: up to five seconds after a server's restart.
-    link.onDown(() => {
+    this.link.onDown(() => {
       for (const puller of this.pullers) puller.reset();
     });
-    for (const service of [watchdog, ...this.pullers]) service.start();
   }
 
   private async firstLook(watchdog: Watchdog): Promise<void> {

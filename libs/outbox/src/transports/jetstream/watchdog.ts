@@ -35,9 +35,17 @@ export class Watchdog extends BackgroundService {
   private readonly refused = new Set<string>();
   private readonly stalls = new StallWatch();
   private trouble: string | undefined;
+  private durables: readonly ServedDurable[];
 
   constructor(private readonly parts: WatchdogParts) {
     super('outbox.jetstream', parts.log);
+    this.durables = parts.durables;
+  }
+
+  /** One more, from when its types begin. */
+  async serve(durable: ServedDurable): Promise<void> {
+    await this.ensureOne(durable, undefined);
+    this.durables = [...this.durables, durable];
   }
 
   nudge(): void {
@@ -68,14 +76,14 @@ export class Watchdog extends BackgroundService {
 
   /** Everything as it has to be. At a start figures are changed, and a wrong set-up is refused; later what is lost is made again. */
   async ensure(atStart: boolean): Promise<void> {
-    const { link, settings, log, durables } = this.parts;
+    const { link, settings, log } = this.parts;
     const stream = await ensureStream(link.manager, settings, log, atStart);
     if (stream === 'made' && !atStart)
       log.warn(`stream '${settings.stream}' was gone: what it held is looked for in the database`);
     const standing = new Map<ServedDurable, ConsumerInfo>();
     const refusals: SetupRefused[] = [];
     const errors: unknown[] = [];
-    for (const durable of durables) {
+    for (const durable of this.durables) {
       // One that cannot be had must not keep the others from being made again.
       const found = await this.ensureOne(durable, atStart ? undefined : beginningAgain(durable)).catch((error) => {
         errors.push(error);
