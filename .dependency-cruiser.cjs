@@ -47,7 +47,7 @@ module.exports = {
         path: `${lib}/`,
         pathNot: [
           `${lib}/(core|tables|transactions)/`,
-          `${lib}/outbox\\.(errors|job-errors|cancel-errors|inspect-errors|options|option-checker)\\.ts`,
+          `${lib}/outbox\\.(errors|job-errors|inspect-errors|options|option-checker)\\.ts`,
           `${lib}/$1/`,
           `${lib}/(events|consume)/`,
         ],
@@ -68,7 +68,7 @@ module.exports = {
     rule(
       'options-on-core',
       'Errors and options are leaves of their own.',
-      { path: `${lib}/outbox\\.(errors|job-errors|cancel-errors|inspect-errors|options|option-checker)\\.ts` },
+      { path: `${lib}/outbox\\.(errors|job-errors|inspect-errors|options|option-checker)\\.ts` },
       { path: lib, pathNot: `${lib}/core/|${lib}/tables/schema/|${lib}/outbox\\.` },
     ),
     rule(

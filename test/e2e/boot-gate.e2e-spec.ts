@@ -69,7 +69,7 @@ describe('a wrong set-up does not boot', () => {
     const installed = await stage.database.value<boolean>(`SELECT to_regclass('outbox.workers') IS NOT NULL`);
     if (!installed) return;
     await stage.database.query('TRUNCATE outbox.durables, outbox.durable_types, outbox.workers');
-    await stage.database.query('UPDATE outbox.schema_version SET version = 3, min_library = 1');
+    await stage.database.query('UPDATE outbox.schema_version SET version = 4, min_library = 1');
   });
 
   async function problems(options: Omit<TestAppOptions, 'url'>): Promise<readonly BootProblem[]> {
@@ -129,7 +129,7 @@ describe('a wrong set-up does not boot', () => {
         /outboxSchema\.up\(queryRunner, \{ to: 4 \}\)/,
       );
       await owner((source) => outboxSchema.up(source));
-      await version('version = 3, min_library = 99');
+      await version('version = 4, min_library = 99');
       await refused(verify, 'schema', /too new for this library; update nestjs-outbox/);
       // A newer schema that says this library can run on it is no reason to refuse: a rollback must work.
       await version('version = 7, min_library = 1');

@@ -15,7 +15,6 @@ describe('the public names', () => {
       'InvalidCancelError',
       'InvalidEventError',
       'InvalidQueryError',
-      'InvalidFilterError',
       'JobLockLostError',
       'JobPausedError',
       'JobStoppedError',

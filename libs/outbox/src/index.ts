@@ -41,15 +41,12 @@ export type { EndedDelivery, WaitOptions } from './inspect/waiting.js';
 export type { JobContext, PerTenantOptions, RowContext, TenantJobContext } from './jobs/job-context.js';
 export type { JobSchedule, PeriodicJobOptions } from './jobs/periodic-job.decorator.js';
 export { PeriodicJob } from './jobs/periodic-job.decorator.js';
-export { CancelledError, InvalidCancelError } from './outbox.cancel-errors.js';
 export type { BootProblem, Stray } from './outbox.errors.js';
 export {
   DurableServedError,
   HandlerTimeoutError,
   InterruptedError,
   InvalidEventError,
-  InvalidFilterError,
-  InvalidQueryError,
   NestedTransactionLeftOpenError,
   NotInTransactionError,
   OutboxBootError,
@@ -62,12 +59,19 @@ export {
   SwallowedSqlError,
   TransactionEndedByHandlerError,
   TransactionFinishedError,
-  UnknownDurableError,
   UnrecoverableError,
   UnsupportedDriverError,
 } from './outbox.errors.js';
 export type { OpenDelivery } from './outbox.inspect-errors.js';
-export { EventNotFoundError, WaitStoppedError, WaitTimeoutError } from './outbox.inspect-errors.js';
+export {
+  CancelledError,
+  EventNotFoundError,
+  InvalidCancelError,
+  InvalidQueryError,
+  UnknownDurableError,
+  WaitStoppedError,
+  WaitTimeoutError,
+} from './outbox.inspect-errors.js';
 export {
   JobLockLostError,
   JobPausedError,

@@ -1,5 +1,4 @@
 import { type Duration, durationRemedy, parseDuration } from './core/duration.js';
-import { didYouMean } from './core/nearest.js';
 
 /**
  * Every error of the library: a stable `code`, whether the same call may succeed later (`retryable`), the ids it is
@@ -266,39 +265,6 @@ export class DurableServedError extends OutboxError {
         'them without it, and retire it two minutes later.',
     );
   }
-}
-
-/** A filter, a page or a cursor given to the inspector says something that cannot be. */
-export class InvalidFilterError extends OutboxError {
-  readonly code = 'OUTBOX_INVALID_FILTER';
-
-  constructor(
-    /** The option it is about. */
-    readonly option: string,
-    problem: string,
-  ) {
-    super(`'${option}' ${problem}`);
-  }
-}
-
-/** An operator named a durable that the database does not know. */
-export class UnknownDurableError extends OutboxError {
-  readonly code = 'OUTBOX_UNKNOWN_DURABLE';
-
-  constructor(
-    readonly durable: string,
-    /** Those there are. */
-    readonly known: readonly string[],
-  ) {
-    super(
-      `there is no durable '${durable}'${didYouMean(durable, known)} ${known.length === 0 ? 'No worker has registered any yet.' : `There are: ${known.join(', ')}.`}`,
-    );
-  }
-}
-
-/** What an operator asked of the inspector makes no sense; nothing was changed. */
-export class InvalidQueryError extends OutboxError {
-  readonly code = 'OUTBOX_INVALID_QUERY';
 }
 
 /** A request about the schema that cannot be carried out as asked. */

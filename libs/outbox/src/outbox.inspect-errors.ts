@@ -1,4 +1,56 @@
+import { didYouMean } from './core/nearest.js';
 import { OutboxError } from './outbox.errors.js';
+
+/** What an operator asked of the inspector makes no sense; nothing was changed. */
+export class InvalidQueryError extends OutboxError {
+  readonly code = 'OUTBOX_INVALID_QUERY';
+}
+
+/** An operator named a durable that the database does not know. */
+export class UnknownDurableError extends OutboxError {
+  readonly code = 'OUTBOX_UNKNOWN_DURABLE';
+
+  constructor(
+    readonly durable: string,
+    /** Those there are. */
+    readonly known: readonly string[],
+  ) {
+    super(
+      `there is no durable '${durable}'${didYouMean(durable, known)} ${known.length === 0 ? 'No worker has registered any yet.' : `There are: ${known.join(', ')}.`}`,
+    );
+  }
+}
+
+/** What was to be cancelled cannot be found by what was given; refused before any SQL, so the transaction stays usable. */
+export class InvalidCancelError extends OutboxError {
+  readonly code = 'OUTBOX_INVALID_CANCEL';
+
+  constructor(
+    /** Of what was given, such as `id`. */
+    readonly path: string,
+    problem: string,
+  ) {
+    super(`nothing can be cancelled: ${path} ${problem}`);
+  }
+}
+
+/**
+ * The reason of `ctx.signal` when somebody cancelled the event with `abort` while it was handled. A handler that then
+ * throws, this or anything else, ends its delivery as cancelled; one that returns has done its work.
+ */
+export class CancelledError extends OutboxError {
+  readonly code = 'OUTBOX_CANCELLED';
+
+  constructor(
+    readonly durable: string,
+    readonly eventId: string,
+  ) {
+    super(
+      `event ${eventId} was cancelled while '${durable}' handled it. Let the error out, and the delivery ends as cancelled: ` +
+        'what the handler has written is undone, and it does not run again.',
+    );
+  }
+}
 
 /** A delivery that somebody waited for in vain. */
 export interface OpenDelivery {

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { jittered } from '../core/backoff.js';
 import type { Delivery } from '../core/envelope.js';
-import { CancelledError } from '../outbox.cancel-errors.js';
+import { CancelledError } from '../outbox.inspect-errors.js';
 import { HandlerTransaction } from '../transactions/handler-transaction.js';
 import { DeliveryAttempt } from './delivery-attempt.js';
 import type { HandlerParts } from './handler-parts.js';

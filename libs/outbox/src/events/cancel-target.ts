@@ -1,5 +1,5 @@
 import { isEventId } from '../core/cancelled.js';
-import { InvalidCancelError } from '../outbox.cancel-errors.js';
+import { InvalidCancelError } from '../outbox.inspect-errors.js';
 import type { CancelledRow, CancellingTable } from '../tables/cancelling.table.js';
 import type { Bound } from '../tables/wire/statement.js';
 import type { CancelTarget } from './event-publisher.js';

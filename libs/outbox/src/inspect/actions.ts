@@ -1,4 +1,4 @@
-import { InvalidQueryError, UnknownDurableError } from '../outbox.errors.js';
+import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
 import type { ActedRow } from '../tables/actions.table.js';
 import type { ActionParts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './acting.js';
 import { actedOn, discarded, sent } from './action-outcome.js';

@@ -1,6 +1,6 @@
 import type { CancelCalls } from '../core/cancel-calls.js';
 import { type Cancelled, isEventId } from '../core/cancelled.js';
-import { InvalidCancelError } from '../outbox.cancel-errors.js';
+import { InvalidCancelError } from '../outbox.inspect-errors.js';
 import type { AuditedCancelRow } from '../tables/cancelling.table.js';
 import type { Database } from '../tables/database.js';
 import type { Bound } from '../tables/wire/statement.js';

@@ -1,5 +1,5 @@
 import { firstUuid, isUuid, uuidFloor } from '../core/uuid.js';
-import { InvalidFilterError } from '../outbox.errors.js';
+import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import { matcherOf } from '../tables/durables.table.js';
 import type { Value } from '../tables/wire/statement.js';
 import type { DeliveryFilter } from './delivery-filter.js';
@@ -48,7 +48,7 @@ export function wantedOf(filter: DeliveryFilter): Wanted | 'nothing' {
 }
 
 export function limitOf(limit = 100): number {
-  if (Number.isNaN(limit)) throw new InvalidFilterError('limit', 'is not a number');
+  if (Number.isNaN(limit)) throw new InvalidQueryError("'limit' is not a number");
   return Math.min(Math.max(1, Math.trunc(limit)), 1_000);
 }
 
@@ -59,9 +59,8 @@ const pattern = new RegExp(`^${token}\\.${token}\\.${token}$`);
 export function matcherOfType(type: string | undefined): string | null {
   if (type === undefined) return null;
   if (pattern.test(type)) return matcherOf(type);
-  throw new InvalidFilterError(
-    'type',
-    `is '${type}', which is neither a type nor a pattern: write three tokens, each a name or '*', such as 'billing.invoice.paid' or 'billing.*.*'`,
+  throw new InvalidQueryError(
+    `'type' is '${type}', which is neither a type nor a pattern: write three tokens, each a name or '*', such as 'billing.invoice.paid' or 'billing.*.*'`,
   );
 }
 
@@ -70,14 +69,15 @@ function statesOf(state: DeliveryFilter['state']): readonly DeliveryState[] {
   const states = [state].flat();
   for (const one of states) {
     if (!deliveryStates.includes(one)) {
-      throw new InvalidFilterError('state', `knows no '${String(one)}'; it is one of ${deliveryStates.join(', ')}`);
+      throw new InvalidQueryError(`'state' knows no '${String(one)}'; it is one of ${deliveryStates.join(', ')}`);
     }
   }
   return states;
 }
 
 function momentOf(option: string, moment: Date | undefined): Date | null {
-  if (moment !== undefined && Number.isNaN(moment.getTime())) throw new InvalidFilterError(option, 'is no valid date');
+  if (moment !== undefined && Number.isNaN(moment.getTime()))
+    throw new InvalidQueryError(`'${option}' is no valid date`);
   return moment ?? null;
 }
 

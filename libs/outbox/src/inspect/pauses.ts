@@ -1,4 +1,4 @@
-import { InvalidQueryError, UnknownDurableError } from '../outbox.errors.js';
+import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
 import { matcherOf } from '../tables/durables.table.js';
 import { freedAtOnce, type PauseRow } from '../tables/pauses.table.js';
 import type { ActionParts } from './acting.js';

@@ -1,5 +1,5 @@
 import { isUuid, lastUuid } from '../core/uuid.js';
-import { InvalidFilterError } from '../outbox.errors.js';
+import { InvalidQueryError } from '../outbox.inspect-errors.js';
 
 /** Between two deliveries: behind an event's durables with this number and above. Lists go from the newest id down. */
 export interface Place {
@@ -19,7 +19,7 @@ export function cursorOf({ eventId, durable }: Place): string {
 export function placeOf(cursor: string): Place {
   const [eventId = '', durable = '', ...rest] = Buffer.from(cursor, 'base64url').toString().split('/');
   if (rest.length > 0 || !isUuid(eventId) || !/^-?\d{1,5}$/.test(durable)) {
-    throw new InvalidFilterError('cursor', "is none that a page gave as its 'next'");
+    throw new InvalidQueryError("'cursor' is none that a page gave as its 'next'");
   }
   return { eventId, durable: Number(durable) };
 }

@@ -1,4 +1,4 @@
-import { InvalidQueryError } from '../outbox.errors.js';
+import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import { matcherOf } from '../tables/durables.table.js';
 import type { DeliveryFilter } from './listing.js';
 
