@@ -1,4 +1,5 @@
 import { type OutboxEvent, OutboxHealth, OutboxInspector, type PauseTarget } from 'nestjs-outbox';
+import { Client } from 'pg';
 import { eventually, gate, reaches } from '../support/eventually.js';
 import { missed, overOf, registryOf, runsOf, stateOf, yearly } from '../support/jobs.js';
 import { effect, job, subscriber, useStage } from '../support/stage.js';
@@ -7,6 +8,9 @@ import type { TestApp } from '../support/test-app.js';
 const paid = 'test.invoice.paid';
 const voided = 'test.invoice.voided';
 const manifest = { emits: [paid, voided] };
+
+/** The day in an event's id, modulo the ring. */
+const bucketOf = (id: string) => Math.floor(Number.parseInt(id.replace('-', '').slice(0, 12), 16) / 86_400_000) % 10;
 
 describe('a pause', () => {
   const stage = useStage();
@@ -222,6 +226,79 @@ describe('a pause', () => {
     const next = await boot(held);
     await are('handled', 1, () => done(held));
     await next.close();
+  });
+
+  /** A delivery in the hands of a worker that claims it by hand. */
+  const leased = async (lease: number) => {
+    const id = await stage.database.value<string>(
+      `WITH e AS (INSERT INTO outbox.events (bucket, id, type, payload) SELECT outbox.bucket(id), id, $2, '{}' FROM (SELECT outbox.uuid7(clock_timestamp()) AS id OFFSET 0) x RETURNING id)
+       INSERT INTO outbox.deliveries (event_id, durable, lease) SELECT e.id, d.id, $3::int FROM e, outbox.durables d WHERE d.name = $1 RETURNING event_id`,
+      [held, paid, lease],
+    );
+    const claimant = new Client({ connectionString: stage.database.url });
+    // It is ended below.
+    claimant.on('error', () => {});
+    await claimant.connect();
+    await claimant.query('BEGIN');
+    const { rows } = await claimant.query(
+      `SELECT attempt, claimed FROM outbox.durables d, LATERAL outbox.claim_${bucketOf(id)}($1, d.id, $2) WHERE d.name = $3`,
+      [id, lease, held],
+    );
+    expect(rows).toEqual([{ attempt: null, claimed: false }]);
+    return { id, claimant };
+  };
+
+  it('is over for a claim that commits its parking after the end', async () => {
+    const app = await boot(held);
+    await inspectorOf(app).pause({ durable: held });
+    const { claimant } = await leased(1);
+    expect(await inspectorOf(app).resume({ durable: held })).toBe(true);
+    expect(await parked(held)).toBe(0);
+    await claimant.query('COMMIT');
+    await claimant.end();
+    await are('handled', 1, () => done(held));
+    await app.close();
+  });
+
+  it('holds what was being parked when its process was killed', async () => {
+    const app = await boot(held);
+    await inspectorOf(app).pause({ durable: held });
+    const worker = await stage.database.value<number>(
+      `INSERT INTO outbox.workers (app) VALUES ('killed') RETURNING id`,
+    );
+    const { id, claimant } = await leased(worker);
+    await stage.database.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`,
+    );
+    await claimant.end().catch(() => {});
+    await are('parked', 1, () => parked(held));
+    expect(await done(held)).toBe(0);
+    await inspectorOf(app).resume({ durable: held });
+    await are('handled', 1, () => done(held));
+    expect(await stage.database.value('SELECT count(*)::int FROM effects WHERE event_id = $1', [id])).toBe(1);
+    await app.close();
+  });
+
+  it('parked ones are cancelled as any other, and none of them runs', async () => {
+    const app = await boot(held);
+    await inspectorOf(app).pause({ durable: held });
+    await publish(app, 2);
+    await are('parked', 2, () => parked(held));
+    const [first] = await stage.database.query<{ event_id: string }>(
+      'SELECT event_id FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE n.name = $1 AND lease < 0 LIMIT 1',
+      [held],
+    );
+    await stage.database.query('SELECT * FROM outbox.cancel($1)', [first?.event_id]);
+    await inspectorOf(app).resume({ durable: held });
+    await are('the other is handled', 1, () => done(held));
+    await are('nothing is left', 0, () =>
+      stage.database.value<number>(
+        'SELECT count(*)::int FROM outbox.deliveries d JOIN outbox.durables n ON n.id = d.durable WHERE n.name = $1',
+        [held],
+      ),
+    );
+    expect(await done(held)).toBe(1);
+    await app.close();
   });
 
   it('is told to be released when nothing can be parked under it any more', async () => {
