@@ -5,10 +5,8 @@ import { v3 } from '../v3.js';
 const pause = `(SELECT p.id FROM outbox.pauses p WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > clock_timestamp())
       AND CASE p.kind WHEN 'durable' THEN p.durable = du WHEN 'type' THEN e.type LIKE p.matcher WHEN 'tenant' THEN p.name = e.tenant_id ELSE false END LIMIT 1)`;
 
-/** A mark of durable 0: the event was cancelled for whoever was not registered then. */
-const mark = (attempt: string): string => `
-  INSERT INTO outbox.handled_@ (bucket, event_id, durable, verdict, attempts, worker) SELECT @, ev, du, 'd', ${attempt}, le
-    WHERE NOT EXISTS (SELECT 1 FROM outbox.handled_@ c WHERE c.bucket = @ AND c.event_id = ev AND c.durable = 0) ON CONFLICT DO NOTHING;
+const mark = (row: string): string => `
+  INSERT INTO outbox.handled_@ (bucket, event_id, durable, verdict, attempts, worker) ${row} ON CONFLICT DO NOTHING;
   claimed := FOUND;
   PERFORM set_config('app.tenant_id', coalesce(tenant_id, ''), true);
 END $$ $f$, '@', b::text); END LOOP; END $do$;`;
@@ -31,6 +29,9 @@ const read = `
 /**
  * The claims of versions 1 and 3 once more, with pauses and cancelled events. What is paused is parked in place of the
  * claim; an attempt of null then says that the row is not the caller's any more, as it would of any other.
+ *
+ * A mark of durable 0 says that the event was cancelled for whoever registers later. Whoever makes rows looks for it; the
+ * message of a durable that began later has no row, so its claim looks itself. (Asked of every claim it cost 26 µs.)
  */
 export const claimsUp = `${head('claim')}${read}
   IF paused IS NOT NULL THEN
@@ -39,7 +40,7 @@ export const claimsUp = `${head('claim')}${read}
   END IF;
   DELETE FROM outbox.deliveries x WHERE x.event_id = ev AND x.durable = du AND x.lease = le
     RETURNING x.attempt, x.interruptions, x.snoozes INTO attempt, interruptions, snoozes;
-  IF NOT FOUND OR type IS NULL THEN RETURN; END IF;${mark('attempt + 1')}
+  IF NOT FOUND OR type IS NULL THEN RETURN; END IF;${mark("VALUES (@, ev, du, 'd', attempt + 1, le)")}
 ${head('claim_message')}
   PERFORM 1 FROM outbox.deliveries x WHERE x.event_id = ev AND x.durable = du;
   IF FOUND THEN RETURN; END IF;${read}
@@ -53,7 +54,8 @@ ${head('claim_message')}
     END IF;
   END IF;
   attempt := 0; interruptions := 0; snoozes := 0;
-  IF type IS NULL OR NOT FOUND THEN RETURN; END IF;${mark('1')}
+  IF type IS NULL OR NOT FOUND THEN RETURN; END IF;${mark(`SELECT @, ev, du, 'd', 1, le
+    WHERE NOT EXISTS (SELECT 1 FROM outbox.handled_@ c WHERE c.bucket = @ AND c.event_id = ev AND c.durable = 0)`)}
 `;
 
 const functions = (up: string): string =>
