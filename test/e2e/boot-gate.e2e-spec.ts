@@ -125,7 +125,7 @@ describe('a wrong set-up does not boot', () => {
       await refused(
         verify,
         'schema',
-        /is at version 1, this library needs 3/,
+        /is at version 1, this library needs 4/,
         /outboxSchema\.up\(queryRunner, \{ to: 4 \}\)/,
       );
       await owner((source) => outboxSchema.up(source));

@@ -444,6 +444,26 @@ describe('what is cancelled before a handler has claimed it does not run', () =>
     await newcomer.close();
   });
 
+  it('nor when its row stayed in the queue, because a relay had it that then died', async () => {
+    const { id } = await publish(late, { delay: '1h' });
+    const relay = new Client({ connectionString: stage.database.url });
+    await relay.connect();
+    await relay.query('BEGIN');
+    await relay.query('SELECT 1 FROM outbox.queue WHERE event_id = $1 FOR UPDATE', [id]);
+    await cancel(id);
+    await relay.end();
+    expect(await left(id)).toBe(1);
+    const newcomer = await stage.boot({
+      manifest: { accepts: [late] },
+      providers: [subscriber(late, 'the-newest', effect, { from: 'beginning' })],
+    });
+    await stage.database.query('UPDATE outbox.queue SET due_at = clock_timestamp() WHERE event_id = $1', [id]);
+    await eventually('it has left the queue', async () => (await left(id)) === 0);
+    await stage.settled();
+    expect(await effects(id)).toBe(0);
+    await newcomer.close();
+  });
+
   it('in a transaction of yours, and in none', async () => {
     const { id } = await publish(event, { delay: '20h' });
     await expect(app.publisher.cancel({ id })).rejects.toThrow(/^'.*' was cancelled outside a transaction/);

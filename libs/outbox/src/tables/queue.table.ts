@@ -74,7 +74,8 @@ export class QueueTable {
  * `fanOutLock` in one message: the lock must be a statement of its own, so that this one's snapshot is younger than any
  * registration; inside one statement an event was lost for good.
  * `statement_timestamp()`, because a volatile clock is no index condition. EXISTS, because two patterns of one durable
- * may match. DELETE by ctid is a TID scan, given that sequential scans are off on this connection.
+ * may match. What was cancelled while another relay had it goes to nobody: a durable that has registered since has no mark
+ * of its own. DELETE by ctid is a TID scan, given that sequential scans are off on this connection.
  */
 const fanOutSql = `
 WITH q AS MATERIALIZED (SELECT ctid AS tid, event_id, due_at FROM outbox.queue WHERE due_at > $1::timestamptz - $6::interval AND due_at <= statement_timestamp()
@@ -83,7 +84,8 @@ gone AS (DELETE FROM outbox.queue WHERE ctid = ANY (ARRAY(SELECT tid FROM q))),
 x AS MATERIALIZED (SELECT q.event_id, t.id AS durable, row_number() OVER (PARTITION BY t.id ORDER BY q.due_at) AS n
       FROM q JOIN outbox.events e ON e.bucket = outbox.bucket(q.event_id) AND e.id = q.event_id
       JOIN outbox.durables t ON t.state = 'active' AND EXISTS (SELECT 1 FROM outbox.durable_types y
-        WHERE y.durable = t.id AND e.type LIKE y.matcher AND e.created_at >= y.since AND y.ended_at IS NULL)),
+        WHERE y.durable = t.id AND e.type LIKE y.matcher AND e.created_at >= y.since AND y.ended_at IS NULL)
+      WHERE NOT EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket(q.event_id) AND h.event_id = q.event_id AND h.durable = 0)),
 d AS (INSERT INTO outbox.deliveries (event_id, durable, lease)
       SELECT x.event_id, x.durable, CASE WHEN x.n <= m.free THEN $3::int END
       FROM x LEFT JOIN unnest($4::smallint[], $5::int[]) m(durable, free) ON m.durable = x.durable
