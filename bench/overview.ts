@@ -152,8 +152,10 @@ async function measure(url: string) {
       lines.push(
         await timed('list, all but completed', () => listed({})),
         await timed('list, all of a subject', (round) => listed({ state: states, subject: one(round).subject })),
-        await timed('list, retryable of a tenant', () => listed({ state: 'retryable', tenantId: 'tenant-7' })),
-        await timed('list, completed of a tenant', () => listed({ state: 'completed', tenantId: 'tenant-7' })),
+        await timed('list, retryable of a tenant that has none', () =>
+          listed({ state: 'retryable', tenantId: 'tenant-8' }),
+        ),
+        await timed('list, completed of a tenant', () => listed({ state: 'completed', tenantId: 'tenant-8' })),
         await timed('get', async (round) => (await inspector.get(one(round).id))?.deliveries.length ?? 0),
       );
       return { size, lines };

@@ -79,7 +79,7 @@ export class Database {
   readonly notify: Statement;
   private readonly reading = statement(
     'reading',
-    `SELECT ${['enable_seqscan', 'enable_bitmapscan', 'jit'].map((name) => `set_config('${name}', 'off', true)`).join(', ')}, set_config('statement_timeout', '10000', true)`,
+    `SELECT ${['enable_seqscan', 'enable_bitmapscan', 'jit'].map((name) => `set_config('${name}', 'off', true)`).join(', ')}, set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '10000', true)`,
   );
   /** Parameters: the pid of a backend. */
   readonly terminate = statement('terminate', 'SELECT pg_terminate_backend($1::int)');

@@ -154,10 +154,10 @@ CROSS JOIN LATERAL (SELECT l.dead_at FROM outbox.dead_letters l WHERE l.durable 
  * The marks of the last minute. No index has them in the order of time: they are in the order of ids, and whoever works
  * off a backlog marks old ones. But a day's table only grows, so the newest stand at its end, and the last pages say
  * whether it grew lately. The marks of failed attempts, which are none any more, leave holes that are filled: a few new
- * ones are missed.
+ * ones are missed. A scalar subquery, because a volatile function is no bound of a scan by place: all was read.
  */
 const lastPages = (bucket: number, pages: number): string =>
-  `h.ctid >= ('(' || greatest(pg_relation_size('outbox.handled_${bucket}') / current_setting('block_size')::int - ${pages}, 0) || ',0)')::tid
+  `h.ctid >= (SELECT ('(' || greatest(pg_relation_size('outbox.handled_${bucket}') / current_setting('block_size')::int - ${pages}, 0) || ',0)')::tid)
     AND h.started_at > statement_timestamp() - interval '1 minute'`;
 const tail = (bucket: number): string =>
   `SELECT h.event_id, h.durable, h.verdict, h.started_at FROM outbox.handled_${bucket} h WHERE ${lastPages(bucket, newestPages)}
