@@ -233,9 +233,8 @@ describe('whatever happens to events: the API and the view tell the same states,
         ];
         const filter = filters[filtered] ?? {};
         const wanted = (await inspector.list({ ...filter, state: states }, { limit: 1_000 })).deliveries;
-        expect(toldBy(await listed({ ...filter, state: states }, 10 * limit)).slice(0, 1_000)).toEqual(
-          expect.arrayContaining(toldBy(wanted)),
-        );
+        const paged = await listed({ ...filter, state: states }, 10 * limit);
+        expect(paged.slice(0, 1_000)).toEqual(wanted);
       },
       { runs: 100, withinMs: 40_000 },
     );
