@@ -1,7 +1,7 @@
 import { type Log, ThrottledLog } from '../core/throttled-log.js';
 import { untilAnswered } from '../core/until-answered.js';
-import { OutboxBootError } from '../outbox.errors.js';
-import type { BootCheck, BootContext } from './boot-check.js';
+import { type BootProblem, OutboxBootError } from '../outbox.errors.js';
+import type { BootCheck, BootContext, Warn } from './boot-check.js';
 import { clockCheck } from './clock.check.js';
 import { commandsCheck } from './commands.check.js';
 import { dataSourceCheck } from './data-source.check.js';
@@ -40,13 +40,38 @@ export async function passGate(context: BootContext, log: Log): Promise<void> {
   for (const check of [dataSourceCheck, repositoriesCheck, poolCheck])
     problems.push(...(await check.run(context, (message) => warnings.add(message))));
   if (problems.length === 0) context.database.bearEndedSessions();
-  for (const stage of databaseStages) {
-    if (problems.length > 0) break;
-    for (const check of stage) {
-      const run = () => check.run(context, (message) => warnings.add(message));
-      problems.push(...(await untilAnswered(run, throttled)));
-    }
-  }
+  if (problems.length === 0)
+    problems.push(
+      ...(await checkDatabase(context, (message) => warnings.add(message), { attempt: waiting(throttled) })),
+    );
   for (const warning of warnings) log.warn(warning);
   if (problems.length > 0) throw new OutboxBootError(problems);
+}
+
+/** Runs a check; at a boot it is tried again while the database is away. */
+type Attempt = <T>(look: () => T | Promise<T>) => Promise<T>;
+
+function waiting(log: ThrottledLog): Attempt {
+  return (look) => untilAnswered(look, log);
+}
+
+interface DatabaseLook {
+  readonly attempt?: Attempt;
+  /** Names of checks that are left out. */
+  readonly without?: readonly string[];
+}
+
+/** The part of the gate that asks the database, up to the first stage that finds something. */
+export async function checkDatabase(
+  context: BootContext,
+  warn: Warn,
+  { attempt = async (look) => look(), without = [] }: DatabaseLook = {},
+): Promise<readonly BootProblem[]> {
+  const problems: BootProblem[] = [];
+  for (const stage of databaseStages) {
+    const checks = stage.filter(({ name }) => !without.includes(name));
+    for (const check of checks) problems.push(...(await attempt(() => check.run(context, warn))));
+    if (problems.length > 0) break;
+  }
+  return problems;
 }

@@ -7,6 +7,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { DiscoveryService, ModulesContainer, NestFactory } from '@nestjs/core';
+import type { GraphContext } from '../boot/boot-check.js';
 import { checkGraph } from '../boot/graph-checks.js';
 import { SubscriptionExplorer } from '../consume/subscription.explorer.js';
 import { SubscriptionRegistry } from '../consume/subscription.registry.js';
@@ -32,7 +33,15 @@ import { postgres } from '../transports/postgres/postgres.transport.js';
  * defaults stand in for them), handlers that a `useFactory` makes, the DataSource with its pool, and the database.
  */
 export function checkOutbox(module: Type | DynamicModule): Promise<BootProblem[]> {
-  const turn = last.then(() => quietly(() => problemsOf(module)));
+  return inGraph(module, async (graph) => [...(await checkGraph(graph, () => {}))]);
+}
+
+/** Looks at the app's graph while it stands; resolves to the problem instead when there is none to look at. */
+export function inGraph<T>(
+  module: Type | DynamicModule,
+  look: (graph: GraphContext) => Promise<T>,
+): Promise<T | BootProblem[]> {
+  const turn = last.then(() => quietly(() => built(module, look)));
   last = turn.catch(() => {});
   return turn;
 }
@@ -40,7 +49,10 @@ export function checkOutbox(module: Type | DynamicModule): Promise<BootProblem[]
 /** One at a time: Nest's logger, which is silenced meanwhile and put back, is one for the whole process. */
 let last: Promise<unknown> = Promise.resolve();
 
-async function problemsOf(module: Type | DynamicModule): Promise<BootProblem[]> {
+async function built<T>(
+  module: Type | DynamicModule,
+  look: (graph: GraphContext) => Promise<T>,
+): Promise<T | BootProblem[]> {
   let app: INestApplicationContext;
   try {
     app = await NestFactory.createApplicationContext(module, { preview: true, logger: false, abortOnError: false });
@@ -50,16 +62,16 @@ async function problemsOf(module: Type | DynamicModule): Promise<BootProblem[]> 
     return [{ check: 'graph', message: `Nest cannot build the application: ${(error as Error).message}` }];
   }
   try {
-    return await look(app.get(ModulesContainer));
+    const modules = app.get(ModulesContainer);
+    if (rootsIn(modules) === 0)
+      return [{ check: 'forRoot', message: 'no module of this app imports OutboxModule.forRoot (or forRootAsync)' }];
+    return await look(graphOf(modules));
   } finally {
     await app.close();
   }
 }
 
-async function look(modules: ModulesContainer): Promise<BootProblem[]> {
-  const roots = rootsIn(modules);
-  if (roots === 0)
-    return [{ check: 'forRoot', message: 'no module of this app imports OutboxModule.forRoot (or forRootAsync)' }];
+function graphOf(modules: ModulesContainer): GraphContext {
   const settings = new OutboxSettings(optionsIn(modules), postgres());
   const catalog = new KnownEvents();
   const registry = new SubscriptionRegistry();
@@ -71,7 +83,7 @@ async function look(modules: ModulesContainer): Promise<BootProblem[]> {
   new SubscriptionExplorer(providers, settings, registry, catalog).explore();
   const jobs = new JobRegistry();
   new PeriodicJobExplorer(providers, settings, jobs).explore();
-  return [...(await checkGraph({ settings, catalog, registry, jobs, roots }, () => {}))];
+  return { settings, catalog, registry, jobs, roots: rootsIn(modules) };
 }
 
 function optionsIn(modules: ModulesContainer): OutboxOptions {

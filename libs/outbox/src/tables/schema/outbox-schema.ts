@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { DataSource, QueryRunner } from 'typeorm';
 import { databaseTrouble } from '../../core/database-errors.js';
 import { SchemaError, SchemaLockedError } from '../../outbox.errors.js';
-import { inSchema } from '../wire/statement.js';
 import { type GrantOptions, grants } from './grants.js';
-import { lockKeys, schemaNameProblem } from './schema-name.js';
+import { schemaNameProblem } from './schema-name.js';
+import { lockTimeout, schemaLock, stepSql } from './schema-sql.js';
 import { newestVersion, type SchemaVersion, schemaVersions } from './schema-versions.js';
 
 export interface SchemaOptions {
@@ -14,8 +14,6 @@ export interface SchemaOptions {
   readonly schema?: string;
 }
 
-/** How long one try waits for a lock: DDL that waits behind a long transaction makes every publish wait behind it. */
-const lockTimeout = '2s';
 const tries = 10;
 
 /**
@@ -77,8 +75,7 @@ async function inTransaction(runner: QueryRunner, work: () => Promise<void>): Pr
 async function steps(runner: QueryRunner, schema: string, to: number, direction: 'up' | 'down'): Promise<void> {
   const [before] = await runner.query(`SELECT current_setting('lock_timeout') AS value`);
   await runner.query(`SELECT set_config('lock_timeout', '${lockTimeout}', true)`);
-  // Two deploys that migrate at once: the second waits here and then finds nothing to do.
-  await runner.query(`SELECT pg_advisory_xact_lock(${lockKeys(schema).schema}, 0)`);
+  await runner.query(schemaLock(schema));
   const from = await installedVersion(runner, schema);
   if (direction === 'up') {
     if (from === 0 && to > 0) await runner.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
@@ -98,24 +95,23 @@ async function apply(
   sql: string,
   after: SchemaVersion | undefined,
 ): Promise<void> {
-  const { registration } = lockKeys(schema);
-  await runner.query(inSchema(schema, sql).replaceAll('{registration}', `${registration}`));
-  if (!after) return;
-  await runner.query(`UPDATE ${schema}.schema_version SET version = $1, min_library = $2, installed_at = now()`, [
-    after.version,
-    after.minLibrary,
-  ]);
+  for (const statement of stepSql(schema, sql, after)) await runner.query(statement);
 }
 
-async function installedVersion(runner: QueryRunner, schema: string): Promise<number> {
+interface Asked {
+  query(sql: string, parameters?: string[]): Promise<{ here: boolean; version: number }[]>;
+}
+
+/** The version that is installed; 0 for none. */
+export async function installedVersion(runner: Asked, schema: string): Promise<number> {
   // Not to_regclass: it answers from a cache that may be older than the advisory lock for which this has just waited.
   const [found] = await runner.query(
     `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'schema_version') AS here`,
     [schema],
   );
-  if (!found.here) return 0;
+  if (!found?.here) return 0;
   const [row] = await runner.query(`SELECT version FROM ${schema}.schema_version`);
-  return row.version;
+  return row?.version ?? 0;
 }
 
 /** The schema goes when nothing of anybody else is in it. */

@@ -1,0 +1,33 @@
+import type { JobRunInfo, PeriodicInfo } from '../../inspect/periodic.js';
+import { at, away, columns, line } from './text.js';
+
+export function jobsText(jobs: readonly PeriodicInfo[], now: Date): string {
+  if (jobs.length === 0) return 'no periodic job is registered';
+  return columns(
+    ['JOB', 'SCHEDULE', 'NEXT', 'LAST RUN', 'NOW', 'ITS PROCESS SEEN'],
+    jobs.map((job) => [
+      job.job,
+      job.schedule,
+      away(job.next[0] ?? null, now),
+      lastRun(job.runs[0], now),
+      doing(job, now),
+      away(job.seenAt, now),
+    ]),
+  );
+}
+
+function lastRun(run: JobRunInfo | undefined, now: Date): string {
+  if (!run) return 'never';
+  const { outcome, finishedAt, startedAt, error } = run;
+  const what = `${outcome ?? 'open'} ${away(finishedAt ?? startedAt, now)}`;
+  return error === null ? what : `${what}: ${line(error, 60)}`;
+}
+
+function doing({ running, paused, askedAt }: PeriodicInfo, now: Date): string {
+  const parts = [
+    running === null ? '' : `runs on ${running.worker ?? 'an unknown worker'}, begun ${away(running.since, now)}`,
+    paused === null ? '' : `PAUSED since ${at(paused.since)}`,
+    askedAt === null ? '' : `one more run was asked for ${away(askedAt, now)}`,
+  ];
+  return parts.filter((part) => part !== '').join('; ');
+}
