@@ -79,10 +79,10 @@ module.exports = {
     ),
     rule(
       'module-is-the-root',
-      'Only the door imports the module; only the module imports the wiring.',
+      'Only the doors import the module; only the module and the command line import the wiring.',
       {
         path: lib,
-        pathNot: `${lib}/(index|outbox\\.(module|wiring|foundation|inspection|lifecycle))\\.ts|${specs}|${lib}/testing/`,
+        pathNot: `${lib}/(index|outbox\\.(module|wiring|foundation|inspection|lifecycle))\\.ts|${specs}|${lib}/(testing|cli)/`,
       },
       { path: `${lib}/outbox\\.(module|wiring|foundation|inspection|lifecycle)\\.ts` },
     ),
@@ -91,6 +91,33 @@ module.exports = {
       'nats is imported in transports/jetstream alone, and in the one file of the benchmark that is the client without the library.',
       { pathNot: `${lib}/transports/jetstream/|^bench/plain-nats\\.ts$` },
       { path: '(^|/)node_modules/nats/|^nats$' },
+    ),
+    rule(
+      'cli-is-a-composition',
+      'The command line is wired as the module is, and stands on what inspects, checks and installs; never on what works.',
+      { path: `${lib}/cli/`, pathNot: specs },
+      {
+        path: `${lib}/`,
+        pathNot: [
+          `${lib}/(cli|core|tables|inspect|boot)/`,
+          `${lib}/outbox\\.(errors|options|wiring)\\.ts`,
+          `${lib}/recover/(dead-letters|durables)\\.service\\.ts`,
+          `${lib}/(events/known-events|consume/subscription\\.registry|jobs/job\\.registry)\\.ts`,
+          `${lib}/(testing/check-outbox|transports/postgres/postgres\\.transport)\\.ts`,
+        ],
+      },
+    ),
+    rule(
+      'nobody-imports-the-cli',
+      'The command line is a door: a process begins there.',
+      { pathNot: `${lib}/cli/` },
+      { path: `${lib}/cli/` },
+    ),
+    rule(
+      'commander-behind-the-cli',
+      'nest-commander is an optional peer: whoever does without it must not meet it.',
+      { pathNot: `${lib}/cli/` },
+      { path: '(^|/)node_modules/nest-commander/|^nest-commander$' },
     ),
     rule(
       'doors-only',

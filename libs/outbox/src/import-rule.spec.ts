@@ -48,6 +48,10 @@ const broken: readonly (readonly [string, string, string])[] = [
   ...['src', 'test', 'soak', 'bench'].map(
     (part) => ['nats-behind-its-transport', `${part}/broken-nats.ts`, 'nats'] as const,
   ),
+  ['cli-is-a-composition', 'libs/outbox/src/cli/broken.ts', '../relay/relay-pass.js'],
+  ['nobody-imports-the-cli', 'libs/outbox/src/inspect/broken-cli.ts', '../cli/terminal.js'],
+  ['nobody-imports-the-cli', 'test/broken-cli.ts', '../libs/outbox/src/cli/terminal.js'],
+  ['commander-behind-the-cli', 'libs/outbox/src/inspect/broken-commander.ts', 'nest-commander'],
   ['doors-only', 'src/broken.ts', '../libs/outbox/src/core/backoff.js'],
   ['doors-only', 'soak/broken.ts', '../libs/outbox/src/core/backoff.js'],
   ['no-circular', 'libs/outbox/src/core/circle.ts', './circle.js'],

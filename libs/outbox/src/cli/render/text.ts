@@ -1,4 +1,3 @@
-import { stripVTControlCharacters } from 'node:util';
 import Table from 'cli-table3';
 import { span } from '../../inspect/wording.js';
 
@@ -7,9 +6,13 @@ import { span } from '../../inspect/wording.js';
  * reads it. Line breaks stay.
  */
 export function plain(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
-  return stripVTControlCharacters(text).replaceAll(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g, ' ');
+  return text.replaceAll(sequence, '').replaceAll(control, ' ');
 }
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
+const sequence = /\u001b\[[0-?]*[ -/]*[@-~]/g;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: likewise; all but the line break.
+const control = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g;
 
 /** Its first line, cut at `most` characters. */
 export function line(text: string | null, most = 72): string {
