@@ -34,14 +34,14 @@ export async function throughGate({ module, role, schema, connect }: GateInput):
   const graph = module === undefined ? bare(role ?? 'worker') : await graphOf(module);
   const warnings = new Set<string>();
   const warn = (message: string): unknown => warnings.add(message);
-  const checked: GateReport['checked'] = module === undefined ? ['database'] : connect ? ['app', 'database'] : ['app'];
-  const report = (problems: readonly BootProblem[]): GateReport => ({ problems, warnings: [...warnings], checked });
-  if ('length' in graph) return report(graph);
-  const problems = await checkGraph(graph, warn);
-  if (problems.length > 0 || !connect) return report(problems);
+  const problems = 'length' in graph ? graph : await checkGraph(graph, warn);
+  if ('length' in graph || problems.length > 0 || !connect)
+    return { problems, warnings: [...warnings], checked: ['app'] };
   const context = contextOf(graph, await connect(), role, schema);
   // Without the app every durable would be one that it does not know.
-  return report(await checkDatabase(context, warn, { without: module === undefined ? ['durables'] : [] }));
+  const found = await checkDatabase(context, warn, { without: module === undefined ? ['durables'] : [] });
+  const checked = module === undefined ? (['database'] as const) : (['app', 'database'] as const);
+  return { problems: found, warnings: [...warnings], checked };
 }
 
 async function graphOf(module: string): Promise<GraphContext | readonly BootProblem[]> {

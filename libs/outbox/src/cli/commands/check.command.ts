@@ -1,6 +1,6 @@
 import { Command } from 'nest-commander';
 import type { OutboxRole } from '../../outbox.options.js';
-import { CliError, wrongUsage } from '../cli-error.js';
+import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { targetOf } from '../config.js';
 import { type ExitCode, exit } from '../exit-codes.js';
@@ -39,7 +39,6 @@ export class CheckCommand extends OutboxCommand<CheckOptions> {
       ...{ module, role: options.role, schema: target.schema },
       connect: wanted ? () => this.session.connect(target) : undefined,
     });
-    if (report.problems.some(({ check }) => check === 'schema') && !options.json) throw schemaError(report);
     this.say(options, report, words);
     return codeOf(report);
   }
@@ -55,10 +54,6 @@ function codeOf({ problems }: GateReport): ExitCode {
   if (problems.some(({ check }) => check === 'schema')) return exit.schema;
   if (problems.length > 0 && problems.every(({ check }) => check === 'privileges')) return exit.forbidden;
   return problems.length > 0 ? exit.problem : exit.done;
-}
-
-function schemaError(report: GateReport): CliError {
-  return new CliError(exit.schema, words(report));
 }
 
 function words({ problems, warnings, checked }: GateReport): string {
