@@ -1,5 +1,5 @@
 import { hostname, userInfo } from 'node:os';
-import type { ActionOptions } from '../inspect/audit.js';
+import type { ActionOptions } from '../index.js';
 import type { ActingOptions } from './options.js';
 
 /** Who acts and why, for the audit. */

@@ -1,4 +1,4 @@
-import type { DeliveryFilter } from '../inspect/listing.js';
+import type { DeliveryFilter } from '../index.js';
 import type { FilterOptions } from './options.js';
 
 /** The options as the inspector takes them. */

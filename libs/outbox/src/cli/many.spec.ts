@@ -1,4 +1,4 @@
-import type { ManyOptions, ManyReport } from '../inspect/actions.js';
+import type { ManyOptions, ManyReport } from '../index.js';
 import { actOnMany, type ManyAction } from './many.js';
 import { retry } from './render/actions.js';
 import { Terminal } from './terminal.js';

@@ -1,5 +1,4 @@
-import type { ManyOptions, ManyReport } from '../inspect/actions.js';
-import type { ActionOptions } from '../inspect/audit.js';
+import type { ActionOptions, ManyOptions, ManyReport } from '../index.js';
 import { wrongUsage } from './cli-error.js';
 import { type ExitCode, exit } from './exit-codes.js';
 import type { CommonOptions, ManyActionOptions } from './options.js';

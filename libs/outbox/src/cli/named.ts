@@ -1,5 +1,5 @@
 import { didYouMean } from '../core/nearest.js';
-import type { DurableState, Durables } from '../recover/durables.service.js';
+import type { DurableState, Durables } from '../index.js';
 import { relayName } from '../tables/queue.table.js';
 import { CliError, wrongUsage } from './cli-error.js';
 import { exit } from './exit-codes.js';

@@ -1,6 +1,7 @@
 import { Option } from 'nest-commander';
 import { didYouMean } from '../core/nearest.js';
-import { type DeliveryState, deliveryStates } from '../inspect/delivery-info.js';
+import type { DeliveryState } from '../index.js';
+import { deliveryStates } from '../inspect/delivery-info.js';
 import { wrongUsage } from './cli-error.js';
 import { parseWhen } from './when.js';
 

@@ -1,5 +1,5 @@
 import { didYouMean } from '../core/nearest.js';
-import type { PauseTarget } from '../inspect/pauses.js';
+import type { PauseTarget } from '../index.js';
 import { CliError, wrongUsage } from './cli-error.js';
 import { exit } from './exit-codes.js';
 import { knownDurable } from './named.js';

@@ -1,5 +1,5 @@
 import cliProgress from 'cli-progress';
-import type { ManyCounts } from '../inspect/actions.js';
+import type { ManyCounts } from '../index.js';
 
 /** How far an action on many rows has come, on stderr of a terminal; silent elsewhere. */
 export class Progress {

@@ -1,5 +1,5 @@
 import { Command } from 'nest-commander';
-import type { Cancelled, CancelQuery } from '../../inspect/cancelling.js';
+import type { Cancelled, CancelQuery } from '../../index.js';
 import { actor } from '../actor.js';
 import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';

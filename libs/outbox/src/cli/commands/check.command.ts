@@ -1,5 +1,5 @@
 import { Command } from 'nest-commander';
-import type { OutboxRole } from '../../outbox.options.js';
+import type { OutboxRole } from '../../index.js';
 import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { targetOf } from '../config.js';

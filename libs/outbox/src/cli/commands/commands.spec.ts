@@ -1,4 +1,4 @@
-import type { ExplainQuery, Explanation } from '../../inspect/explain.js';
+import type { ExplainQuery, Explanation } from '../../index.js';
 import type { Connected, Session } from '../session.js';
 import { Terminal } from '../terminal.js';
 import { CancelCommand } from './cancel.command.js';

@@ -1,5 +1,5 @@
 import { Command } from 'nest-commander';
-import type { DeadLetter, DeadLetterQuery } from '../../recover/dead-letters.service.js';
+import type { DeadLetter, DeadLetterQuery } from '../../index.js';
 import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';

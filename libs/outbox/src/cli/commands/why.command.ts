@@ -1,5 +1,5 @@
 import { Command } from 'nest-commander';
-import type { ExplainQuery, Explanation } from '../../inspect/explain.js';
+import type { ExplainQuery, Explanation } from '../../index.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';
 import { isId } from '../named.js';

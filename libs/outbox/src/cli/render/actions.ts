@@ -1,4 +1,4 @@
-import type { ManyReport, RowOutcome } from '../../inspect/actions.js';
+import type { ManyReport, RowOutcome } from '../../index.js';
 import { columns, line, paragraphs } from './text.js';
 
 /** How an action is called. */

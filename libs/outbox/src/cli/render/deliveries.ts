@@ -1,6 +1,4 @@
-import type { DeliveryInfo, EventInfo } from '../../inspect/delivery-info.js';
-import type { AttemptInfo, DeliveryPage, EventDetails } from '../../inspect/listing.js';
-import type { DeadLetter } from '../../recover/dead-letters.service.js';
+import type { AttemptInfo, DeadLetter, DeliveryInfo, DeliveryPage, EventDetails, EventInfo } from '../../index.js';
 import { at, away, columns, line, paragraphs, plain } from './text.js';
 
 export function pageText({ deliveries, next }: DeliveryPage, now: Date): string {

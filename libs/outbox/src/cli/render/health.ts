@@ -1,4 +1,4 @@
-import type { HealthReport } from '../../inspect/health-report.js';
+import type { HealthReport } from '../../index.js';
 import { span } from '../../inspect/wording.js';
 import { columns, line, paragraphs, plain, upTo } from './text.js';
 

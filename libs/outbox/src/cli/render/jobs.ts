@@ -1,4 +1,4 @@
-import type { JobRunInfo, PeriodicInfo } from '../../inspect/periodic.js';
+import type { JobRunInfo, PeriodicInfo } from '../../index.js';
 import { at, away, columns, line } from './text.js';
 
 export function jobsText(jobs: readonly PeriodicInfo[], now: Date): string {

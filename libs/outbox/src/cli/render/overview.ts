@@ -1,4 +1,4 @@
-import type { DurableOverview, Overview } from '../../inspect/overview.js';
+import type { DurableOverview, Overview } from '../../index.js';
 import { pausesTable } from './pauses.js';
 import { at, away, columns, paragraphs, upTo } from './text.js';
 

@@ -1,4 +1,4 @@
-import type { Pause } from '../../inspect/pauses.js';
+import type { Pause } from '../../index.js';
 import { at, columns, line } from './text.js';
 
 /** ` since …, until …, by …: why`. */

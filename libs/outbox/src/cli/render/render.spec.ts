@@ -1,8 +1,5 @@
-import type { DeliveryInfo } from '../../inspect/delivery-info.js';
-import { type HealthReport, noFigures } from '../../inspect/health-report.js';
-import type { Overview } from '../../inspect/overview.js';
-import type { Pause } from '../../inspect/pauses.js';
-import type { PeriodicInfo } from '../../inspect/periodic.js';
+import type { DeliveryInfo, HealthReport, Overview, Pause, PeriodicInfo } from '../../index.js';
+import { noFigures } from '../../inspect/health-report.js';
 import { outcomeText, reportText, retry } from './actions.js';
 import { eventText, lettersText, pageText } from './deliveries.js';
 import { healthText, unread } from './health.js';
