@@ -293,7 +293,7 @@ describeWithRoles('the command line as a role that owns nothing', () => {
     failed(
       await as(undefined, 'health'),
       5,
-      /may not read the outbox schema 'outbox': nestjs-outbox migrate --operator/,
+      /may not read the outbox schema 'outbox': npx nestjs-outbox migrate --operator/,
     );
     failed(await as('publisher', 'health'), 5, /may not read relay, deliveries, dead letters, jobs/);
   });

@@ -28,7 +28,7 @@ export function failureOf(error: unknown): Failure {
   if (code !== undefined && unfit.has(code))
     return {
       exitCode: exit.schema,
-      message: `the outbox schema does not fit: ${textOf(error)}; see nestjs-outbox check`,
+      message: `the outbox schema does not fit: ${textOf(error)}; see npx nestjs-outbox check`,
     };
   if (isUnreachable(error)) return { exitCode: exit.unreachable, message: `no database: ${textOf(error)}` };
   return { exitCode: exit.unexpected, message: `unexpected: ${textOf(error)}` };
@@ -46,5 +46,5 @@ export function textOf(error: unknown): string {
 }
 
 function forbidden(error: unknown): string {
-  return `${textOf(error)}: the role may not do this. Who reads needs outboxSchema.grants({ operator }), who acts outboxSchema.grants({ retrier }): nestjs-outbox migrate --retrier <role>, as the owner of the schema`;
+  return `${textOf(error)}: the role may not do this. Who reads needs outboxSchema.grants({ operator }), who acts outboxSchema.grants({ retrier }): npx nestjs-outbox migrate --retrier <role>, as the owner of the schema`;
 }

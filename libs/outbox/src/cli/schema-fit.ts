@@ -11,18 +11,18 @@ export async function fitSchema(database: Database): Promise<void> {
   if (!fact?.here)
     throw new CliError(
       exit.schema,
-      `the database has no outbox schema '${schema}': is it the right database? If so, nestjs-outbox migrate installs it; --schema names another`,
+      `the database has no outbox schema '${schema}': is it the right database? If so, npx nestjs-outbox migrate installs it; --schema names another`,
     );
   if (!fact.readable)
     throw new CliError(
       exit.forbidden,
-      `role "${fact.role}" may not read the outbox schema '${schema}': nestjs-outbox migrate --operator ${fact.role}, as its owner, lets it read, --retrier also act`,
+      `role "${fact.role}" may not read the outbox schema '${schema}': npx nestjs-outbox migrate --operator ${fact.role}, as its owner, lets it read, --retrier also act`,
     );
   const [row] = await database.dataSource.query(`SELECT version, min_library FROM ${schema}.schema_version`);
   if (row.version < neededVersion)
     throw new CliError(
       exit.schema,
-      `the outbox schema '${schema}' is at version ${row.version}, and this command line needs ${neededVersion}: nestjs-outbox migrate`,
+      `the outbox schema '${schema}' is at version ${row.version}, and this command line needs ${neededVersion}: npx nestjs-outbox migrate`,
     );
   if (row.min_library > libraryLevel)
     throw new CliError(

@@ -20,7 +20,7 @@ export class HealthCommand extends OutboxCommand<HealthOptions> {
     if (report.status !== 'red' && hidden.length > 0)
       throw new CliError(
         exit.forbidden,
-        `this role may not read ${hidden.join(', ')}: nestjs-outbox migrate --operator <role>, as the owner of the schema`,
+        `this role may not read ${hidden.join(', ')}: npx nestjs-outbox migrate --operator <role>, as the owner of the schema`,
       );
     this.say(options, report, healthText);
     return report.status === 'red' || (options.strict && report.status === 'yellow') ? exit.problem : exit.done;

@@ -25,7 +25,7 @@ export class RunJobCommand extends OutboxCommand<RunJobOptions> {
     this.say(
       options,
       { job, slot },
-      () => `job '${job}' runs as slot ${at(slot)}; nestjs-outbox jobs shows how it ends`,
+      () => `job '${job}' runs as slot ${at(slot)}; npx nestjs-outbox jobs shows how it ends`,
     );
     return exit.done;
   }

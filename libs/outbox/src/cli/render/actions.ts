@@ -24,15 +24,20 @@ export function reportText(report: ManyReport, { now, past }: Verb): string {
   const told = dryRun ? rows : rows.filter(({ outcome }) => outcome !== 'done');
   return paragraphs(
     `${dryRun ? `would ${now}` : past} ${n(done)} of ${n(matched)}${counts === '' ? '' : `; ${counts}`}`,
-    told.length === 0 ? '' : outcomesTable(told.slice(0, shown)),
+    told.length === 0 ? '' : outcomesTable(told.slice(0, shown), dryRun ? `would ${now}` : past),
     told.length > shown ? `and ${n(told.length - shown)} more; --json has up to 10,000` : '',
   );
 }
 
-function outcomesTable(rows: readonly RowOutcome[]): string {
+function outcomesTable(rows: readonly RowOutcome[], done: string): string {
   return columns(
     ['EVENT', 'DURABLE', 'OUTCOME', 'WHY'],
-    rows.map(({ eventId, durable, outcome, detail }) => [eventId, durable, outcome, line(detail, 120)]),
+    rows.map(({ eventId, durable, outcome, detail }) => [
+      eventId,
+      durable,
+      outcome === 'done' ? done : outcome,
+      line(detail, 120),
+    ]),
   );
 }
 

@@ -15,5 +15,5 @@ export function pausesTable(pauses: readonly Pause[]): string {
 
 /** The command that ends it. */
 export function resumeCommand({ kind, name }: Pick<Pause, 'kind' | 'name'>): string {
-  return `nestjs-outbox resume ${kind === 'durable' ? name : `--${kind} '${name}'`}`;
+  return `npx nestjs-outbox resume ${kind === 'durable' ? name : `--${kind} '${name}'`}`;
 }

@@ -130,7 +130,7 @@ describe('what an action came to', () => {
     expect(text).toContain('retried 1 of 2; 1 failed');
     expect(text).toMatch(/mail +failed +cannot be decoded/);
     expect(text).not.toContain('ledger');
-    expect(reportText({ ...report, dryRun: true }, retry)).toContain('ledger');
+    expect(reportText({ ...report, dryRun: true }, retry)).toMatch(/ledger +would retry$/m);
   });
 
   it('of one row says why it did not', () => {
@@ -144,15 +144,15 @@ describe('pauses, jobs and health', () => {
     expect(pauseWords({ ...pause, until: before(-3_600), by: null, reason: null })).toBe(
       'since 2026-01-31 02:00:00Z, until 2026-01-31 04:00:00Z',
     );
-    expect(resumeCommand(pause)).toBe('nestjs-outbox resume audit');
-    expect(resumeCommand({ kind: 'tenant', name: 'acme' })).toBe("nestjs-outbox resume --tenant 'acme'");
+    expect(resumeCommand(pause)).toBe('npx nestjs-outbox resume audit');
+    expect(resumeCommand({ kind: 'tenant', name: 'acme' })).toBe("npx nestjs-outbox resume --tenant 'acme'");
   });
 
   it('a job shows its schedule, its last run, where it runs, and what was asked of it', () => {
     const run = { slot: before(60), attempt: 1, startedAt: before(60), finishedAt: before(50), worker: 'host:1' };
     const job: PeriodicInfo = {
       ...{ job: 'billing.renew', schedule: '0 3 * * *', next: [before(-86_400)], lastSlot: before(60), paused: null },
-      running: { slot: now, attempt: 1, worker: 'host:2', since: before(4) },
+      running: { ...{ slot: now, attempt: 1, worker: 'host:2', since: before(4), held: true } },
       ...{ askedAt: before(3), runs: [{ ...run, outcome: 'failed', error: 'boom' }], seenAt: before(9) },
     };
     expect(jobsText([job], now)).toMatch(

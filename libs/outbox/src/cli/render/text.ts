@@ -47,7 +47,7 @@ export function at(date: Date | null): string {
 export function away(date: Date | null, now: Date): string {
   if (date === null) return '';
   const ms = date.getTime() - now.getTime();
-  if (Math.abs(ms) < 1_000) return 'now';
+  if (Math.abs(ms) < 2_000) return 'now';
   return ms > 0 ? `in ${span(ms)}` : `${span(-ms)} ago`;
 }
 
