@@ -94,7 +94,7 @@ describe('the command line', () => {
         const look = (...args: string[]) => cli(args, { url: empty.url, cwd: folder });
         failed(await look('status'), 4, /has no outbox schema 'outbox'.*nestjs-outbox migrate/);
         expect(await look('migrate', '--to', '3')).toMatchObject({ code: 0 });
-        failed(await look('status'), 4, /is at version 3, and this command line needs \d+: nestjs-outbox migrate/);
+        failed(await look('status'), 4, /is at version 3, and this command line needs \d+: npx nestjs-outbox migrate/);
         failed(await look('status', '--schema', 'jobs'), 4, /has no outbox schema 'jobs'/);
         await empty.query('UPDATE outbox.schema_version SET version = 99, min_library = 99');
         failed(await look('status'), 4, /too new/);

@@ -12,7 +12,9 @@ export function isId(text: string): boolean {
 
 export function eventId(text: string): string {
   if (!isId(text))
-    throw wrongUsage(`'${text}' is no event id; npx nestjs-outbox why '${text}' finds an event by unique key or subject`);
+    throw wrongUsage(
+      `'${text}' is no event id; npx nestjs-outbox why '${text}' finds an event by unique key or subject`,
+    );
   return text.toLowerCase();
 }
 
