@@ -51,7 +51,7 @@ describe('the public names', () => {
       'outboxSchema',
       'postgres',
     ]);
-    expect(Object.keys(testing).sort()).toEqual(['checkOutbox', 'describeTransport']);
+    expect(Object.keys(testing).sort()).toEqual(['checkOutbox', 'describeQueue', 'describeTransport']);
   });
 
   it('every error has a code of its own', () => {

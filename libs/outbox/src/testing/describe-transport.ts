@@ -1,25 +1,8 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Client } from 'pg';
 import type { TransportCapabilities, TransportFactory } from '../core/transport.js';
-import { bootProbe, type ProbeApp, type ProbeOptions, until } from './probe-app.js';
-
-/** What the suite needs of a test runner; Jest and Vitest have it as globals. */
-export interface TestApi {
-  describe(name: string, body: () => void): void;
-  it(name: string, body: () => Promise<void>, timeoutMs?: number): void;
-  beforeEach(body: () => Promise<void>): void;
-  afterEach(body: () => Promise<void>): void;
-}
-
-/** An empty database for one test, on a real server. */
-export interface TransportSetup {
-  database(): Promise<{ url: string; drop(): Promise<void> }>;
-}
-
-/** The patience of the suite on a busy machine, no promise of a transport's. */
-const slowMs = 180_000;
+import { until } from './probe-app.js';
+import { ProbeSite, slowMs, type TestApi, type TransportSetup } from './probe-site.js';
 
 /**
  * The transport's contract as behaviour, with real concurrency: several apps, several connections, lost connections.
@@ -220,52 +203,11 @@ function numbers(count: number): number[] {
   return Array.from({ length: count }, (_, i) => i);
 }
 
-/** One test's database and apps. */
-class Bench {
-  private client: Client | undefined;
-  private dropDatabase: (() => Promise<void>) | undefined;
-  private url = '';
-  private run = '';
-  private readonly apps = new Set<ProbeApp>();
-  private readonly loops: (() => Promise<void>)[] = [];
-
-  constructor(
-    private readonly makeTransport: (run: string) => TransportFactory,
-    private readonly setup: TransportSetup,
-  ) {}
-
-  async open(): Promise<void> {
-    const { url, drop } = await this.setup.database();
-    this.url = url;
-    this.run = randomUUID().slice(0, 8);
-    this.dropDatabase = drop;
-    this.client = new Client({ connectionString: url, application_name: 'conformance' });
-    await this.client.connect();
-    await this.client.query('CREATE TABLE conformance_effects (event_id uuid, durable text, n int, app text)');
-  }
-
-  async close(): Promise<void> {
-    // Those of a test that failed.
-    for (const stop of this.loops.splice(0)) await stop();
-    await Promise.all([...this.apps].map((app) => this.shut(app)));
-    await this.client?.end();
-    await this.dropDatabase?.();
-  }
-
-  async app(name: string, options: Omit<ProbeOptions, 'url' | 'transport'>): Promise<ProbeApp> {
-    const app = await bootProbe(name, { ...options, url: this.url, transport: this.makeTransport(this.run) });
-    this.apps.add(app);
-    return app;
-  }
-
-  async shut(app: ProbeApp): Promise<void> {
-    this.apps.delete(app);
-    await app.close();
-  }
-
-  async column(sql: string): Promise<unknown[]> {
-    const result = await this.client?.query({ text: sql, rowMode: 'array' });
-    return result?.rows.map((row) => row[0]) ?? [];
+/** One test's database and apps, with what its handlers committed. */
+class Bench extends ProbeSite {
+  override async open(): Promise<void> {
+    await super.open();
+    await this.column('CREATE TABLE conformance_effects (event_id uuid, durable text, n int, app text)');
   }
 
   async count(where = ''): Promise<number> {
@@ -293,28 +235,5 @@ class Bench {
     const rows = await this.column('SELECT count(*) FROM conformance_effects GROUP BY event_id, durable');
     assert.equal(rows.length, events * durables.length);
     assert.deepEqual([...new Set(rows.map(Number))], [1]);
-  }
-
-  async terminate(which: string): Promise<void> {
-    await this.column(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND (${which})`,
-    );
-  }
-
-  /** Each pause is a little longer than the one before: a busy machine may need longer to come back at all. */
-  repeatedly(work: () => Promise<void>, everyMs: number): { stop(): Promise<void> } {
-    let going = true;
-    const loop = (async () => {
-      for (let pauseMs = everyMs; going; pauseMs *= 1.1) {
-        await work();
-        await pause(pauseMs);
-      }
-    })();
-    const stop = async (): Promise<void> => {
-      going = false;
-      await loop;
-    };
-    this.loops.push(stop);
-    return { stop };
   }
 }

@@ -8,16 +8,39 @@ import { Subscribe, type SubscribeOptions } from '../consume/subscribe.decorator
 import type { OutboxEvent } from '../core/envelope.js';
 import type { TransportFactory } from '../core/transport.js';
 import { EventPublisher } from '../events/event-publisher.js';
+import { OutboxInspector } from '../inspect/inspector.js';
+import type { JobContext } from '../jobs/job-context.js';
+import { type JobSchedule, PeriodicJob, type PeriodicJobOptions } from '../jobs/periodic-job.decorator.js';
 import { OutboxModule } from '../outbox.module.js';
-import type { OutboxRole } from '../outbox.options.js';
+import type { OutboxOptions, OutboxRole } from '../outbox.options.js';
 
 export const probeType = 'conformance.probe.sent';
+
+/** A durable of a suite's own: of any types, and it writes no effect by itself. */
+export interface ProbeSubscription {
+  readonly types: readonly string[];
+  readonly durable: string;
+  readonly options?: SubscribeOptions;
+  handle(event: OutboxEvent, context: DeliveryContext): Promise<void>;
+}
+
+export interface ProbeJob {
+  readonly name: string;
+  readonly schedule: JobSchedule;
+  readonly options?: Omit<PeriodicJobOptions, 'name' | 'perTenant'>;
+  run(context: JobContext): Promise<void>;
+}
 
 export interface ProbeOptions {
   readonly url: string;
   readonly transport: TransportFactory;
   /** The durables this app handles; none for an app that only publishes. */
   readonly durables: readonly string[];
+  readonly subscriptions?: readonly ProbeSubscription[];
+  readonly jobs?: readonly ProbeJob[];
+  /** What it publishes beside the probe's own type. */
+  readonly types?: readonly string[];
+  readonly relay?: OutboxOptions['relay'];
   readonly role?: OutboxRole;
   readonly concurrency?: number;
   readonly subscribe?: SubscribeOptions;
@@ -28,6 +51,7 @@ export interface ProbeOptions {
 export interface ProbeApp {
   readonly app: INestApplicationContext;
   readonly publisher: EventPublisher;
+  readonly inspector: OutboxInspector;
   readonly dataSource: DataSource;
   /** Most handlers that ran at once. */
   readonly most: () => number;
@@ -39,7 +63,11 @@ const silent: LoggerService = { log: () => {}, warn: () => {}, error: () => {} }
 
 export async function bootProbe(name: string, options: ProbeOptions): Promise<ProbeApp> {
   const counter = { running: 0, most: 0 };
-  const providers = options.durables.map((durable) => handlerClass(name, durable, options, counter));
+  const providers = [
+    ...options.durables.map((durable) => handlerClass(name, durable, options, counter)),
+    ...(options.subscriptions ?? []).map(subscriber),
+    ...(options.jobs ?? []).map(jobClass),
+  ];
   const app = await NestFactory.createApplicationContext(
     {
       module: class ProbeModule {},
@@ -51,9 +79,10 @@ export async function bootProbe(name: string, options: ProbeOptions): Promise<Pr
           role: options.role ?? 'all',
           schema: { onStart: 'migrate' },
           drain: '1s',
+          ...(options.relay ? { relay: options.relay } : {}),
           handlers: { concurrency: options.concurrency ?? 4 },
         }),
-        OutboxModule.forFeature({ emits: [probeType] }),
+        OutboxModule.forFeature({ emits: [probeType, ...(options.types ?? [])] }),
       ],
       providers,
     },
@@ -64,6 +93,7 @@ export async function bootProbe(name: string, options: ProbeOptions): Promise<Pr
   return {
     app,
     publisher,
+    inspector: app.get(OutboxInspector),
     dataSource,
     most: () => counter.most,
     publish: (numbers) =>
@@ -98,6 +128,26 @@ function handlerClass(
     }
   }
   return ProbeHandler;
+}
+
+function subscriber({ types, durable, options, handle }: ProbeSubscription) {
+  class ProbeSubscriber {
+    @Subscribe(types, durable, options)
+    handle(event: OutboxEvent<never>, context: DeliveryContext): Promise<void> {
+      return handle(event, context);
+    }
+  }
+  return ProbeSubscriber;
+}
+
+function jobClass({ name, schedule, options, run }: ProbeJob) {
+  class ProbeJobs {
+    @PeriodicJob(schedule, { ...options, name })
+    run(context: JobContext): Promise<void> {
+      return run(context);
+    }
+  }
+  return ProbeJobs;
 }
 
 /** Waits until `look` is true; throws after `withinMs`. */

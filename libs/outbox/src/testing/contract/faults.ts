@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { alone, type Contract, group, relay } from './group.js';
+import { attempts } from './retry.js';
+
+/** Connections that end, processes that stop or are cut off: nothing is lost, and nothing is charged. */
+export function faults(contract: Contract): void {
+  group(contract, 'faults', (test) => {
+    test('a handler whose connection was ended runs again, and no attempt is charged', async (stage) => {
+      const gate = stage.gate();
+      let backend = 0;
+      stage.handle(async (_, { manager }) => {
+        if (stage.runs.length > 1) return;
+        const [row] = await manager.query('SELECT pg_backend_pid() AS pid');
+        backend = row.pid;
+        await gate.pass();
+      });
+      const id = await stage.publish();
+      await gate.reached();
+      await stage.site.terminate(`pid = ${backend}`);
+      gate.open();
+      await stage.handled(id);
+      assert.deepEqual(attempts(stage, id), [1, 1]);
+      assert.deepEqual((await stage.inspector.get(id))?.attempts, []);
+      assert.equal((await stage.delivery(id)).attempts, 1);
+    });
+
+    alone(contract, 'a stop charges nothing: what ran is run by the next process', async (site, stage) => {
+      const boot = (name: string) =>
+        site.app(name, { durables: [], types: stage.types, relay, subscriptions: stage.subscriptions(name) });
+      const gate = stage.gate();
+      stage.handle(async (_, { signal }, app) => {
+        if (app !== 'first') return;
+        const aborted = new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+        await Promise.race([gate.pass(), aborted]);
+      });
+      const first = await boot('first');
+      const id = await stage.on(first).publish();
+      await gate.reached();
+      await site.shut(first);
+      stage.on(await boot('second'));
+      await stage.handled(id);
+      assert.deepEqual(
+        stage.runs.map(({ app, attempt }) => `${app} ${attempt}`),
+        ['first 1', 'second 1'],
+      );
+      assert.deepEqual((await stage.inspector.get(id))?.attempts, []);
+    });
+
+    if (contract.capabilities.processes === 'many') rescue(contract);
+  });
+}
+
+function rescue(contract: Contract): void {
+  alone(contract, 'what a process held when it was cut off runs elsewhere, uncharged', async (site, stage) => {
+    const boot = (name: string) =>
+      site.app(name, {
+        durables: [],
+        types: stage.types,
+        relay,
+        concurrency: 1,
+        subscriptions: stage.subscriptions(name),
+      });
+    const gate = stage.gate();
+    stage.handle(async (_, __, app) => {
+      // Of a process that is cut off nobody hears again.
+      if (app === 'cut') await gate.pass();
+    });
+    const cut = await boot('cut');
+    const ids: string[] = [];
+    for (let n = 0; n < 10; n++) ids.push(await stage.on(cut).publish(n));
+    await gate.reached();
+    const other = await boot('other');
+    const loop = site.repeatedly(
+      () => site.terminate("application_name LIKE 'nestjs-outbox worker%' OR state = 'idle in transaction'"),
+      400,
+    );
+    stage.on(other);
+    for (const id of ids) await stage.handled(id);
+    await loop.stop();
+    gate.open();
+    for (const id of ids) {
+      const [delivery] = (await other.inspector.list({ eventId: id, state: 'completed' })).deliveries;
+      assert.equal(delivery?.attempts, 1);
+    }
+    assert.ok(stage.runs.some(({ app }) => app === 'other'));
+  });
+}
