@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { TransportFactory } from '../core/transport.js';
+import { Cable } from './cable.js';
 import { bootProbe, type ProbeApp, type ProbeOptions } from './probe-app.js';
 
 /** What the suites need of a test runner; Jest and Vitest have it as globals. */
@@ -20,6 +21,9 @@ export interface TransportSetup {
 /** The patience of the suites on a busy machine, no promise of a transport's. */
 export const slowMs = 180_000;
 
+/** `url`: another way to the database of the site. */
+export type SiteAppOptions = Omit<ProbeOptions, 'url' | 'transport'> & { readonly url?: string };
+
 /** A database of its own, and the apps on it. */
 export class ProbeSite {
   private client: Client | undefined;
@@ -28,6 +32,7 @@ export class ProbeSite {
   private run = '';
   private readonly apps = new Set<ProbeApp>();
   private readonly loops: (() => Promise<void>)[] = [];
+  private readonly cables: Cable[] = [];
 
   constructor(
     private readonly makeTransport: (run: string) => TransportFactory,
@@ -47,14 +52,22 @@ export class ProbeSite {
     // Those of a test that failed.
     for (const stop of this.loops.splice(0)) await stop();
     await Promise.all([...this.apps].map((app) => this.shut(app)));
+    for (const cable of this.cables.splice(0)) await cable.close();
     await this.client?.end();
     await this.dropDatabase?.();
   }
 
-  async app(name: string, options: Omit<ProbeOptions, 'url' | 'transport'>): Promise<ProbeApp> {
-    const app = await bootProbe(name, { ...options, url: this.url, transport: this.makeTransport(this.run) });
+  async app(name: string, options: SiteAppOptions): Promise<ProbeApp> {
+    const app = await bootProbe(name, { url: this.url, ...options, transport: this.makeTransport(this.run) });
     this.apps.add(app);
     return app;
+  }
+
+  /** For an app that is to be cut off from the database. */
+  async cable(): Promise<Cable> {
+    const cable = await Cable.to(this.url);
+    this.cables.push(cable);
+    return cable;
   }
 
   async shut(app: ProbeApp): Promise<void> {

@@ -3,7 +3,7 @@ import type { ExplainQuery, ExplainReason, Finding } from '../../inspect/explain
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { until } from '../probe-app.js';
 import { nobody, occupied } from './cancel.js';
-import { alone, type Contract, group, relay } from './group.js';
+import { alone, type Contract, group } from './group.js';
 import type { Stage } from './stage.js';
 
 /** Why did that not run? A reason for each durable, in words. */
@@ -118,9 +118,8 @@ export function explaining(contract: Contract): void {
     });
 
     alone(contract, 'relay-stopped: it is in the queue, and no worker lives', async (site, stage) => {
-      const boot = { durables: [], types: stage.types, relay };
-      const worker = await site.app('a', { ...boot, subscriptions: stage.subscriptions('a') });
-      const publisher = await site.app('p', { ...boot, role: 'publisher' });
+      const worker = await stage.boot('worker');
+      const publisher = await stage.boot('publisher', { role: 'publisher', subscriptions: [] });
       stage.on(publisher);
       await stage.handled(await stage.publish(1));
       await site.shut(worker);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { alone, type Contract, group, relay } from './group.js';
+import { until } from '../probe-app.js';
+import { alone, type Contract, group } from './group.js';
 import { attempts } from './retry.js';
 
 /** Connections that end, processes that stop or are cut off: nothing is lost, and nothing is charged. */
@@ -25,19 +26,17 @@ export function faults(contract: Contract): void {
     });
 
     alone(contract, 'a stop charges nothing: what ran is run by the next process', async (site, stage) => {
-      const boot = (name: string) =>
-        site.app(name, { durables: [], types: stage.types, relay, subscriptions: stage.subscriptions(name) });
       const gate = stage.gate();
       stage.handle(async (_, { signal }, app) => {
         if (app !== 'first') return;
         const aborted = new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
         await Promise.race([gate.pass(), aborted]);
       });
-      const first = await boot('first');
+      const first = await stage.boot('first');
       const id = await stage.on(first).publish();
       await gate.reached();
       await site.shut(first);
-      stage.on(await boot('second'));
+      stage.on(await stage.boot('second'));
       await stage.handled(id);
       assert.deepEqual(
         stage.runs.map(({ app, attempt }) => `${app} ${attempt}`),
@@ -52,32 +51,17 @@ export function faults(contract: Contract): void {
 
 function rescue(contract: Contract): void {
   alone(contract, 'what a process held when it was cut off runs elsewhere, uncharged', async (site, stage) => {
-    const boot = (name: string) =>
-      site.app(name, {
-        durables: [],
-        types: stage.types,
-        relay,
-        concurrency: 1,
-        subscriptions: stage.subscriptions(name),
-      });
-    const gate = stage.gate();
-    stage.handle(async (_, __, app) => {
-      // Of a process that is cut off nobody hears again.
-      if (app === 'cut') await gate.pass();
+    const cable = await site.cable();
+    stage.handle(async (_, { manager }, app) => {
+      if (app === 'cut') await manager.query('SELECT pg_sleep(60)');
     });
-    const cut = await boot('cut');
+    const cut = await stage.boot('cut', { concurrency: 1, url: cable.url });
     const ids: string[] = [];
     for (let n = 0; n < 10; n++) ids.push(await stage.on(cut).publish(n));
-    await gate.reached();
-    const other = await boot('other');
-    const loop = site.repeatedly(
-      () => site.terminate("application_name LIKE 'nestjs-outbox worker%' OR state = 'idle in transaction'"),
-      400,
-    );
-    stage.on(other);
-    for (const id of ids) await stage.handled(id);
-    await loop.stop();
-    gate.open();
+    await until('a handler runs', async () => stage.runs.length > 0);
+    cable.cut();
+    const other = await stage.boot('other');
+    await stage.on(other).handled(...ids);
     for (const id of ids) {
       const [delivery] = (await other.inspector.list({ eventId: id, state: 'completed' })).deliveries;
       assert.equal(delivery?.attempts, 1);

@@ -1,7 +1,7 @@
 import type { TransportCapabilities, TransportFactory } from '../../core/transport.js';
 import type { ProbeApp } from '../probe-app.js';
 import { ProbeSite, slowMs, type TestApi, type TransportSetup } from '../probe-site.js';
-import { type Plan, Stage } from './stage.js';
+import { type Plan, relay, Stage } from './stage.js';
 
 /** Of the runner, beside what `describeTransport` needs: tests of one group share a database and its apps. */
 export interface QueueTestApi extends TestApi {
@@ -105,6 +105,3 @@ async function boot(site: ProbeSite, stages: readonly Stage[], names: readonly s
   const [app] = apps;
   if (app) for (const stage of stages) stage.on(app);
 }
-
-/** What waits by design is made short; nothing is promised about it. */
-export const relay = { poll: '200ms', reconcile: '1s' } as const;

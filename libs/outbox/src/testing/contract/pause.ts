@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { PauseTarget } from '../../inspect/pauses.js';
 import { until } from '../probe-app.js';
-import { alone, type Contract, group, relay } from './group.js';
+import { alone, type Contract, group } from './group.js';
 import type { Stage } from './stage.js';
 
 /** What is paused does not run, anywhere; it loses nothing. */
@@ -144,15 +144,13 @@ export function pausing(contract: Contract): void {
       contract,
       'it outlives processes: paused, deployed, resumed, nothing ran and nothing is lost',
       async (site, stage) => {
-        const boot = (name: string) =>
-          site.app(name, { durables: [], types: stage.types, relay, subscriptions: stage.subscriptions(name) });
-        const before = await boot('before');
+        const before = await stage.boot('before');
         await before.inspector.pause({ durable: stage.durable() });
         stage.on(before);
         const ids = [await stage.publish(1)];
         await stage.parked(ids[0] ?? '');
         await site.shut(before);
-        stage.on(await boot('after'));
+        stage.on(await stage.boot('after'));
         ids.push(await stage.publish(2));
         await stage.parked(ids[1] ?? '');
         assert.deepEqual(stage.runs, []);

@@ -8,7 +8,7 @@ import type { DeliveryInfo, DeliveryState } from '../../inspect/delivery-info.js
 import type { OutboxInspector } from '../../inspect/inspector.js';
 import type { JobContext } from '../../jobs/job-context.js';
 import { type ProbeApp, type ProbeJob, type ProbeSubscription, until } from '../probe-app.js';
-import type { ProbeSite } from '../probe-site.js';
+import type { ProbeSite, SiteAppOptions } from '../probe-site.js';
 import { Gate } from './gate.js';
 
 export type Handle = (event: OutboxEvent<Payload>, context: DeliveryContext, app: string) => unknown;
@@ -41,6 +41,9 @@ export interface JobRun {
   readonly attempt: number;
   readonly app: string;
 }
+
+/** What waits by design is made short; nothing is promised about it. */
+export const relay = { poll: '200ms', reconcile: '1s' } as const;
 
 /** One test of a group: names that no other test has, what its handlers do, and what they did. */
 export class Stage {
@@ -119,6 +122,12 @@ export class Stage {
         await this.worker(context, app);
       },
     }));
+  }
+
+  /** An app of the test's own, with its durables. */
+  boot(app: string, options: Partial<SiteAppOptions> = {}): Promise<ProbeApp> {
+    const { types } = this;
+    return this.site.app(app, { durables: [], types, relay, subscriptions: this.subscriptions(app), ...options });
   }
 
   handle(handler: Handle): void {
