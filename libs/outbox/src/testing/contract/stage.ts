@@ -3,7 +3,6 @@ import type { DeliveryContext } from '../../consume/delivery-context.js';
 import type { SubscribeOptions } from '../../consume/subscribe.decorator.js';
 import type { OutboxEvent } from '../../core/envelope.js';
 import type { EventPublisher, Published, PublishOptions } from '../../events/event-publisher.js';
-import type { Cancelled, CancelQuery } from '../../inspect/cancelling.js';
 import type { DeliveryInfo, DeliveryState } from '../../inspect/delivery-info.js';
 import type { OutboxInspector } from '../../inspect/inspector.js';
 import type { JobContext } from '../../jobs/job-context.js';
@@ -237,6 +236,10 @@ export const allStates: readonly DeliveryState[] = [
   'cancelled',
 ];
 
+export type CancelQuery = Parameters<OutboxInspector['cancel']>[0];
+export type Cancelled = Awaited<ReturnType<OutboxInspector['cancel']>>;
+
+/** In the publisher's current transaction. */
 export function cancelWith(publisher: EventPublisher, query: CancelQuery): Promise<Cancelled> {
   return (publisher as EventPublisher & { cancel(query: CancelQuery): Promise<Cancelled> }).cancel(query);
 }
