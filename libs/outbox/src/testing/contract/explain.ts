@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { ExplainQuery, ExplainReason, Finding } from '../../inspect/explain.js';
+import type { ExplainQuery, Finding } from '../../inspect/explain.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { until } from '../probe-app.js';
 import { nobody, occupied } from './cancel.js';
@@ -35,7 +35,7 @@ export function explaining(contract: Contract): void {
       await stage.handled(await stage.publish(2));
       await stage.forwarded(before);
       const { findings } = await stage.inspector.explain({ id: before });
-      assert.deepEqual(worded(stage, findings), ['one not-meant']);
+      assert.ok(worded(stage, findings).includes('one not-meant'));
       assert.deepEqual(stage.runsOf(before), []);
     });
 
@@ -124,9 +124,11 @@ export function explaining(contract: Contract): void {
       await stage.handled(await stage.publish(1));
       await site.shut(worker);
       const id = await stage.publish(2);
-      const said = async (): Promise<ExplainReason[]> =>
-        (await publisher.inspector.explain({ id })).findings.map(({ reason }) => reason);
-      await until('relay-stopped', async () => (await said()).join() === 'relay-stopped');
+      let said: string[] = [];
+      await until('relay-stopped', async () => {
+        said = await reasons(stage, { id });
+        return said.includes('- relay-stopped');
+      }).catch((error: Error) => assert.fail(`${error.message}; last said: ${said.join()}`));
     });
   });
 }

@@ -79,7 +79,7 @@ export function periodicJobs(contract: Contract): void {
       });
 
       test('a job that nobody has cannot be run', async (stage) => {
-        await assert.rejects(stage.inspector.runPeriodic(stage.job('none')));
+        await assert.rejects(stage.inspector.runPeriodic(stage.job('none')), { code: 'OUTBOX_UNKNOWN_JOB' });
       });
     },
     apps,
