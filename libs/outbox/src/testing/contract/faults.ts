@@ -50,7 +50,7 @@ export function faults(contract: Contract): void {
 }
 
 function rescue(contract: Contract): void {
-  alone(contract, 'what a process held when it was cut off runs elsewhere, uncharged', async (site, stage) => {
+  alone(contract, 'what a process held that ended without a word runs elsewhere, and no attempt is charged', async (site, stage) => {
     const cable = await site.cable();
     stage.handle(async (_, { manager }, app) => {
       // Statement by statement: the server notices a client that is gone when it answers.
@@ -60,7 +60,9 @@ function rescue(contract: Contract): void {
     const ids: string[] = [];
     for (let n = 0; n < 10; n++) ids.push(await stage.on(cut).publish(n));
     await until('a handler runs', async () => stage.runs.length > 0);
+    // As if it were killed: it cannot tell the database any more that it ends.
     cable.cut();
+    await site.shut(cut);
     const other = await stage.boot('other');
     await stage.on(other).handled(...ids);
     for (const id of ids) {
