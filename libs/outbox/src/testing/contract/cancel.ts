@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import { cancelWith, type Stage } from './stage.js';
 
 /** Cancelling wins until a handler has claimed, and says so. */
-export function cancelling(contract: Contract): void {
-  group(contract, 'cancel', (test) => {
+export function cancelling(crew: Crew): void {
+  crew.group('cancel', (test) => {
     test("the publisher's, before it is due: no durable gets it", two, async (stage) => {
       const id = await stage.publish(1, { delay: '1s' });
       assert.deepEqual(await stage.cancel({ id }), { cancelled: 2, tooLate: 0 });

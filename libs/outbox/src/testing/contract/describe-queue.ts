@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import type { TransportCapabilities, TransportFactory } from '../../core/transport.js';
 import type { TransportSetup } from '../probe-site.js';
 import { cancelling } from './cancel.js';
+import { type Contract, Crew, type QueueTestApi } from './crew.js';
 import { explaining } from './explain.js';
 import { faults } from './faults.js';
-import type { Contract, QueueTestApi } from './group.js';
 import { runningLater } from './later.js';
 import { listing } from './listing.js';
 import { operating } from './operate.js';
@@ -16,7 +16,7 @@ import { states } from './states.js';
 import { uniqueEvents } from './unique.js';
 import { waiting } from './wait.js';
 
-export type { QueueTestApi } from './group.js';
+export type { QueueTestApi } from './crew.js';
 
 /**
  * The queue's contract as behaviour, the same on every transport: what is published, looked at and done about it through
@@ -36,18 +36,20 @@ export function describeQueue(
     api.it('declares its capabilities', async () =>
       assert.deepEqual(makeTransport('declares').capabilities, capabilities),
     );
-    publishing(contract);
-    runningLater(contract);
-    uniqueEvents(contract);
-    cancelling(contract);
-    states(contract);
-    listing(contract);
-    explaining(contract);
-    retrying(contract);
-    operating(contract);
-    pausing(contract);
-    waiting(contract);
+    const crew = new Crew(contract);
+    crew.hooks();
+    publishing(crew);
+    runningLater(crew);
+    uniqueEvents(crew);
+    cancelling(crew);
+    states(crew);
+    listing(crew);
+    explaining(contract, crew);
+    retrying(crew);
+    operating(crew);
+    pausing(contract, crew);
+    waiting(crew);
     periodicJobs(contract);
-    faults(contract);
+    faults(contract, crew);
   });
 }

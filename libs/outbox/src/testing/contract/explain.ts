@@ -3,12 +3,12 @@ import type { ExplainQuery, Finding } from '../../inspect/explain.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { until } from '../probe-app.js';
 import { nobody, occupied } from './cancel.js';
-import { alone, type Contract, group } from './group.js';
+import { alone, type Contract, type Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** Why did that not run? A reason for each durable, in words. */
-export function explaining(contract: Contract): void {
-  group(contract, 'explain', (test) => {
+export function explaining(contract: Contract, crew: Crew): void {
+  crew.group('explain', (test) => {
     test('not-found: nobody published it, or its transaction rolled back', async (stage) => {
       for (const query of [{ id: nobody }, { subject: 'order/none' }, { unique: 'none', type: stage.type() }])
         assert.deepEqual(await reasons(stage, query), ['- not-found']);
@@ -142,5 +142,5 @@ async function reasons(stage: Stage, query: ExplainQuery): Promise<string[]> {
 
 function worded(stage: Stage, findings: readonly Finding[]): string[] {
   for (const { text } of findings) assert.ok(text.length > 0);
-  return findings.map(({ durable, reason }) => `${durable?.replace(stage.durable(''), '') ?? '-'} ${reason}`).sort();
+  return findings.map(({ durable, reason }) => `${stage.short(durable)} ${reason}`).sort();
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** What is to run later does, by the database's clock. */
-export function runningLater(contract: Contract): void {
-  group(contract, 'run later', (test) => {
+export function runningLater(crew: Crew): void {
+  crew.group('run later', (test) => {
     test('a delayed event runs after its delay', async (stage) => {
       const began = handlerClock(stage);
       const published = await stage.now();

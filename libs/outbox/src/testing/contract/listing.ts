@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import type { DeliveryFilter } from '../../inspect/listing.js';
 import { nobody } from './cancel.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** Looking at deliveries and events. */
-export function listing(contract: Contract): void {
-  group(contract, 'list and get', (test) => {
+export function listing(crew: Crew): void {
+  crew.group('list and get', (test) => {
     test('by type, pattern and durable', {
       types: ['asked', 'told'],
       durables: { one: {}, two: { types: ['told'] } },
@@ -73,7 +73,7 @@ export function listing(contract: Contract): void {
       for (let pages = 0; pages < 10; pages++) {
         const page = await stage.inspector.list({ type: stage.type() }, { limit: 4, ...(cursor ? { cursor } : {}) });
         assert.ok(page.deliveries.length <= 4);
-        seen.push(...page.deliveries.map(({ eventId, durable }) => `${eventId} ${short(durable)}`));
+        seen.push(...page.deliveries.map(({ eventId, durable }) => `${eventId} ${stage.short(durable)}`));
         if (page.next === null) break;
         cursor = page.next;
       }
@@ -102,7 +102,7 @@ export function listing(contract: Contract): void {
       assert.equal(details?.relay.state, 'forwarded');
       assert.equal(details?.relay.error, null);
       assert.deepEqual(
-        details?.attempts.map(({ durable, n }) => `${short(durable)} ${n}`),
+        details?.attempts.map(({ durable, n }) => `${stage.short(durable)} ${n}`),
         ['one 1', 'one 2'],
       );
       assert.match(details?.attempts[1]?.error ?? '', /attempt 2 failed/);
@@ -119,11 +119,7 @@ export function listing(contract: Contract): void {
 /** `id durable`, newest event first; durables of one event by name. */
 async function found(stage: Stage, filter: DeliveryFilter): Promise<string[]> {
   const { deliveries } = await stage.inspector.list(filter);
-  const names = deliveries.map(({ eventId, durable }) => `${eventId} ${short(durable)}`);
+  const names = deliveries.map(({ eventId, durable }) => `${eventId} ${stage.short(durable)}`);
   const newest = deliveries.map(({ eventId }) => eventId);
   return names.sort((a, b) => newest.indexOf(a.slice(0, 36)) - newest.indexOf(b.slice(0, 36)) || a.localeCompare(b));
-}
-
-function short(durable: string | null): string {
-  return durable?.split('-').at(-1) ?? '';
 }

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import type { RowOutcome } from '../../inspect/actions.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { nobody } from './cancel.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import { attempts } from './retry.js';
 import type { Stage } from './stage.js';
 
 /** What somebody on call does to single deliveries, and to many. */
-export function operating(contract: Contract): void {
-  group(contract, 'operate', (test) => {
+export function operating(crew: Crew): void {
+  crew.group('operate', (test) => {
     test('a retried dead letter runs again from attempt 1, by this durable alone', {
       durables: { one: {}, two: {} },
     }, async (stage) => {
@@ -160,6 +160,6 @@ async function deadLetters(
   const ids: string[] = [];
   for (let n = 0; n < count; n++) ids.push(await stage.publish(n, options(n)));
   for (const id of ids)
-    for (const durable of stage.durables) await stage.reaches(id, 'discarded', durable.replace(stage.durable(''), ''));
+    for (const durable of stage.durables) await stage.reaches(id, 'discarded', stage.short(durable));
   return ids;
 }

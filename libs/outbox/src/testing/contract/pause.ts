@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import type { PauseTarget } from '../../inspect/pauses.js';
 import { until } from '../probe-app.js';
-import { alone, type Contract, group } from './group.js';
+import { alone, type Contract, type Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** What is paused does not run, anywhere; it loses nothing. */
-export function pausing(contract: Contract): void {
-  group(contract, 'pause', (test) => {
+export function pausing(contract: Contract, crew: Crew): void {
+  crew.group('pause', (test) => {
     test('a durable: others go on, and nothing is lost', { durables: { one: {}, two: {} } }, async (stage) => {
       await stage.inspector.pause({ durable: stage.durable() });
       const ids: string[] = [];

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import type { PeriodicInfo } from '../../inspect/periodic.js';
 import { until } from '../probe-app.js';
-import { type Contract, group } from './group.js';
+import { type Contract, Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** Work that is done because it is time, among all processes that the transport allows. */
 export function periodicJobs(contract: Contract): void {
   const apps = contract.capabilities.processes === 'many' ? ['a', 'b'] : ['a'];
   const yearly = { jobs: { yearly: { schedule: '0 0 1 1 *' } } };
-  group(
-    contract,
-    'periodic',
-    (test) => {
+  contract.api.describe('on every process', () => {
+    const crew = new Crew(contract, apps);
+    crew.hooks();
+    crew.group('periodic', (test) => {
       test('each tick runs once among all processes', {
         jobs: { tick: { schedule: { every: '200ms' } } },
       }, async (stage) => {
@@ -81,9 +81,8 @@ export function periodicJobs(contract: Contract): void {
       test('a job that nobody has cannot be run', async (stage) => {
         await assert.rejects(stage.inspector.runPeriodic(stage.job('none')), { code: 'OUTBOX_UNKNOWN_JOB' });
       });
-    },
-    apps,
-  );
+    });
+  });
 }
 
 async function info(stage: Stage, job: string): Promise<PeriodicInfo> {

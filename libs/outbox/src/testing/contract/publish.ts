@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 
 /** Publishing in, out of and across transactions. */
-export function publishing(contract: Contract): void {
-  group(contract, 'publish', (test) => {
+export function publishing(crew: Crew): void {
+  crew.group('publish', (test) => {
     test('an event is there from its commit on, and for nobody before', async (stage) => {
       const { dataSource, publisher } = stage.app;
       const held = stage.gate();

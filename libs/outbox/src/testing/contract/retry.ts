@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { SnoozeError, UnrecoverableError } from '../../outbox.errors.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** What becomes of a handler that fails. */
-export function retrying(contract: Contract): void {
-  group(contract, 'retry', (test) => {
+export function retrying(crew: Crew): void {
+  crew.group('retry', (test) => {
     test('a failed handler sees the event again, slower each time', {
       durables: { one: { backoff: ['100ms', '900ms'] } },
     }, async (stage) => {

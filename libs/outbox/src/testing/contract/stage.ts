@@ -44,7 +44,7 @@ export interface JobRun {
 /** What waits by design is made short; nothing is promised about it. */
 export const relay = { poll: '200ms', reconcile: '1s' } as const;
 
-/** One test of a group: names that no other test has, what its handlers do, and what they did. */
+/** One test: names that no other test has, what its handlers do, and what they did. */
 export class Stage {
   /** Runs of its handlers, in the order in which they began, on whatever app. */
   readonly runs: Run[] = [];
@@ -89,6 +89,11 @@ export class Stage {
 
   durable(name = 'one'): string {
     return `${this.name}-${name}`;
+  }
+
+  /** As the test calls it. */
+  short(durable: string | null): string {
+    return durable?.replace(`${this.name}-`, '') ?? '-';
   }
 
   get durables(): string[] {
@@ -168,15 +173,19 @@ export class Stage {
     return this.app.dataSource.transaction(() => cancelWith(this.publisher, query));
   }
 
-  /** The state of each of its deliveries, as the public view has it, and how often an event was handled by nobody else. */
+  /** The state of each delivery of an event, as the public view has it. */
   async states(eventId: string): Promise<Record<string, DeliveryState>> {
-    const rows = await this.site.rows<{ durable: string | null; state: DeliveryState }>(
-      'SELECT durable, state FROM outbox.deliveries_state WHERE event_id = $1',
-      [eventId],
+    return Object.fromEntries((await this.viewed([eventId])).map(({ durable, state }) => [durable, state]));
+  }
+
+  private async viewed(eventIds: readonly string[]) {
+    const rows = await this.site.rows<{ id: string; durable: string | null; state: DeliveryState }>(
+      'SELECT event_id AS id, durable, state FROM outbox.deliveries_state WHERE event_id = ANY ($1::uuid[])',
+      [eventIds],
     );
-    const names = new Set(rows.map(({ durable }) => durable));
+    const names = new Set(rows.map(({ id, durable }) => `${id} ${durable}`));
     assert.equal(names.size, rows.length, `the view has a delivery twice: ${JSON.stringify(rows)}`);
-    return Object.fromEntries(rows.map(({ durable, state }) => [durable?.replace(`${this.name}-`, '') ?? '', state]));
+    return rows.map(({ id, durable, state }) => ({ id, state, durable: this.short(durable) }));
   }
 
   /** Waits until the public view says so. */
@@ -192,11 +201,18 @@ export class Stage {
     });
   }
 
-  /** Waits until each of its durables has handled each of the events, and says that each did so once. */
+  /** Waits until each of its durables has handled each of the events. */
   async handled(...eventIds: string[]): Promise<void> {
-    for (const id of eventIds) {
-      for (const durable of this.durables) await this.reaches(id, 'completed', durable.slice(this.name.length + 1));
-    }
+    const all = eventIds.length * this.durables.length;
+    let seen: unknown;
+    const look = async (): Promise<boolean> => {
+      const rows = await this.viewed(eventIds);
+      seen = rows.filter(({ state }) => state !== 'completed');
+      return rows.filter(({ state }) => state === 'completed').length === all;
+    };
+    await until(`${all} deliveries completed`, look).catch((error: Error) => {
+      throw new Error(`${error.message}; others: ${JSON.stringify(seen)}`);
+    });
   }
 
   runsOf(eventId: string): Run[] {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { occupied } from './cancel.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import { allStates, type Stage } from './stage.js';
 
 /** The six states, the same through the inspector's two doors and in the public view. */
-export function states(contract: Contract): void {
-  group(contract, 'states', (test) => {
+export function states(crew: Crew): void {
+  crew.group('states', (test) => {
     test('pending: it is not due, or waits for a slot', { durables: { one: { concurrency: 1 } } }, async (stage) => {
       const later = await agreed(stage, await stage.publish(1, { delay: '1h' }), 'pending');
       assert.ok(Number(later.dueAt) > Number(later.publishedAt));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { until } from '../probe-app.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 
 /** Publishing the same once. */
-export function uniqueEvents(contract: Contract): void {
-  group(contract, 'unique', (test) => {
+export function uniqueEvents(crew: Crew): void {
+  crew.group('unique', (test) => {
     test('a duplicate is answered with the event that stands, and runs no second time', async (stage) => {
       const first = await stage.offer(1, { unique: 'key' });
       await stage.handled(first.id);

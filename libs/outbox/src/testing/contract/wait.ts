@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { UnrecoverableError } from '../../outbox.errors.js';
-import { type Contract, group } from './group.js';
+import type { Crew } from './crew.js';
 import type { Stage } from './stage.js';
 
 /** Waiting for an event to have ended. */
-export function waiting(contract: Contract): void {
-  group(contract, 'wait', (test) => {
+export function waiting(crew: Crew): void {
+  crew.group('wait', (test) => {
     test('resolves when each durable has handled it, and not before', {
       durables: { one: {}, two: {} },
     }, async (stage) => {
@@ -92,5 +92,5 @@ export function waiting(contract: Contract): void {
 const patient = { timeout: '60s' } as const;
 
 async function outcomes(stage: Stage, ended: ReturnType<Stage['inspector']['wait']>): Promise<string[]> {
-  return (await ended).map(({ durable, state }) => `${durable?.replace(stage.durable(''), '')} ${state}`).sort();
+  return (await ended).map(({ durable, state }) => `${stage.short(durable)} ${state}`).sort();
 }
