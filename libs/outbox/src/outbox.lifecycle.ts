@@ -128,8 +128,12 @@ export class OutboxLifecycle implements OnApplicationBootstrap, OnModuleDestroy,
     const number = await untilAnswered(() => lock.enrol(), waiting);
     const second = await untilAnswered(() => secondWorkers(context, number), waiting);
     if (second.length > 0) throw new OutboxBootError(second);
+    const brokered = transport.capabilities.firstDelivery === 'message';
     // All that the modules have: another deployment of the same image may begin later, and shall miss nothing until then.
-    const registered = await untilAnswered(() => registerDurables(database, connection, registry.all), waiting);
+    const registered = await untilAnswered(
+      () => registerDurables(database, connection, registry.all, brokered),
+      waiting,
+    );
     const durables = new Map([...registered].filter(([, { durable }]) => isServed(settings, durable)));
     const slots = settings.handlerConcurrency ?? defaultConcurrency(database.poolMax);
     consumer.open(durables, slots);

@@ -12,6 +12,8 @@ export async function registerDurables(
   database: Database,
   connection: InfrastructureConnection,
   subscriptions: readonly Subscription[],
+  /** A broker carries first deliveries. */
+  brokered: boolean,
 ): Promise<ReadonlyMap<number, Subscription>> {
   if (subscriptions.length === 0) return new Map();
   const [, , { rows }] = await connection.run(
@@ -21,6 +23,7 @@ export async function registerDurables(
       subscriptions.map((s) => s.durable),
       json(subscriptions.flatMap(typeRows)),
     ),
+    ...(brokered ? [database.durables.beginBrokered(subscriptions.map((s) => s.durable))] : []),
   );
   const byName = new Map(subscriptions.map((s) => [s.durable, s]));
   return new Map(rows.flatMap((row) => (byName.has(row.name) ? [[row.id, byName.get(row.name) as Subscription]] : [])));

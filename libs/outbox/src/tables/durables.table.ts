@@ -36,6 +36,7 @@ export class DurablesTable {
   readonly registrationLock;
   readonly rename;
   readonly register;
+  readonly beginBrokered;
   readonly backfill;
   /** No parameters. Whether no cancel is under way at this moment; see `cancel` of the schema. */
   readonly quiet;
@@ -58,6 +59,7 @@ export class DurablesTable {
     this.registrationLock = statement('registration_lock', `SELECT pg_advisory_xact_lock(${keys.registration}, 0)`);
     this.rename = statement('rename_durables', inSchema(schema, renameSql));
     this.register = statement<{ id: number; name: string }>('register', inSchema(schema, registerSql));
+    this.beginBrokered = statement('begin_brokered', inSchema(schema, beginBrokeredSql));
     this.backfill = statement<{ open: number; found: number }>('backfill', inSchema(schema, backfillSql));
     this.quiet = statement<{ quiet: boolean }>(
       'backfill_quiet',
@@ -111,6 +113,15 @@ t AS (INSERT INTO outbox.durable_types (durable, pattern, matcher, since, backfi
       LEFT JOIN LATERAL (SELECT min(y.since) AS since FROM outbox.durable_types y WHERE y.durable = r.id AND p.formerly ? y.pattern) o ON true
       ON CONFLICT DO NOTHING)
 SELECT id, name FROM r`;
+
+/**
+ * From here on there may be events that only a broker has: without it the views would not show them until the reconciler
+ * has looked for the first time. What lies in the queue may be older than this moment, and so may be what an open
+ * transaction commits. Parameters: names of durables.
+ */
+const beginBrokeredSql = `
+UPDATE outbox.durables SET verified_to = least(statement_timestamp(), (SELECT min(due_at) FROM outbox.queue)) - interval '1 minute'
+WHERE (name = ANY ($1::text[]) OR formerly && $1::text[]) AND verified_to IS NULL AND state = 'active'`;
 
 /**
  * One chunk of the history of one type that asked for it, without the registration lock: what was forwarded before the
