@@ -129,7 +129,10 @@ describe('the inspector lists deliveries', () => {
     expect(await inspector.list({ eventId: unknown })).toEqual(nothing);
     for (const text of ['durable', 'tenantId', 'subject', 'error'] as const)
       expect(await inspector.list({ [text]: 'a\0b' })).toEqual(nothing);
-    const refused = (option: string) => ({ code: 'OUTBOX_INVALID_QUERY', message: expect.stringMatching(`^'${option}' `) });
+    const refused = (option: string) => ({
+      code: 'OUTBOX_INVALID_QUERY',
+      message: expect.stringMatching(`^'${option}' `),
+    });
     await expect(inspector.list({}, { cursor: 'next' })).rejects.toMatchObject(refused('cursor'));
     await expect(inspector.list({}, { limit: Number.NaN })).rejects.toMatchObject(refused('limit'));
     await expect(inspector.list({ state: 'dead' as DeliveryState })).rejects.toThrow(

@@ -23,11 +23,20 @@ function lastRun(run: JobRunInfo | undefined, now: Date): string {
   return error === null ? what : `${what}: ${line(error, 60)}`;
 }
 
-function doing({ running, paused, askedAt }: PeriodicInfo, now: Date): string {
+function doing({ running, retry, paused, askedAt }: PeriodicInfo, now: Date): string {
   const parts = [
-    running === null ? '' : `runs on ${running.worker ?? 'an unknown worker'}, begun ${away(running.since, now)}`,
+    running === null ? '' : `${runs(running)}, begun ${away(running.since, now)}`,
+    retry === null
+      ? ''
+      : `attempt ${retry.attempt} ${retry.at === null ? 'as soon as somebody looks' : away(retry.at, now)}`,
     paused === null ? '' : `PAUSED since ${at(paused.since)}`,
     askedAt === null ? '' : `one more run was asked for ${away(askedAt, now)}`,
   ];
   return parts.filter((part) => part !== '').join('; ');
+}
+
+/** Without its lock nobody runs it: its process died, or lost that one connection. */
+function runs({ worker, held }: NonNullable<PeriodicInfo['running']>): string {
+  const where = worker ?? 'an unknown worker';
+  return held ? `runs on ${where}` : `was cut off on ${where}`;
 }

@@ -152,6 +152,7 @@ describe('pauses, jobs and health', () => {
     const run = { slot: before(60), attempt: 1, startedAt: before(60), finishedAt: before(50), worker: 'host:1' };
     const job: PeriodicInfo = {
       ...{ job: 'billing.renew', schedule: '0 3 * * *', next: [before(-86_400)], lastSlot: before(60), paused: null },
+      ...{ parallel: false, lock: null, retry: null, outcome: null, askedBy: 'ana' },
       running: { ...{ slot: now, attempt: 1, worker: 'host:2', since: before(4), held: true } },
       ...{ askedAt: before(3), runs: [{ ...run, outcome: 'failed', error: 'boom' }], seenAt: before(9) },
     };

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { RowOutcome } from '../../inspect/actions.js';
+import type { RowOutcome } from '../../inspect/acting.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { nobody } from './cancel.js';
 import type { Crew } from './crew.js';

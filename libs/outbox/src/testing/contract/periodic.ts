@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { PeriodicInfo } from '../../inspect/periodic.js';
+import type { PeriodicInfo } from '../../inspect/periodic-info.js';
 import { until } from '../probe-app.js';
 import { type Contract, Crew } from './crew.js';
 import type { Stage } from './stage.js';
