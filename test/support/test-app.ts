@@ -50,7 +50,11 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
           ...options.typeorm,
         }),
         options.root ??
-          OutboxModule.forRoot({ schema: { onStart: 'migrate' }, ...transport(options.url), ...options.outbox }),
+          OutboxModule.forRoot({
+            schema: { onStart: 'migrate' },
+            ...transport(options.url, options.outbox?.schema),
+            ...options.outbox,
+          }),
         ...(options.manifest ? [OutboxModule.forFeature(options.manifest)] : []),
         ...(options.imports ?? []),
       ],
@@ -81,12 +85,12 @@ export async function bootApp(options: TestAppOptions): Promise<TestApp> {
 }
 
 /** The transport of the Jest project that runs; the default one unless it says otherwise (jest.config.cjs). */
-function transport(url: string): Pick<OutboxRootOptions, 'transport'> {
+function transport(url: string, schema: OutboxRootOptions['schema']): Pick<OutboxRootOptions, 'transport'> {
   const { outboxTransport } = globalThis as { outboxTransport?: string };
   if (outboxTransport === 'memory') return { transport: memory() };
   if (outboxTransport !== 'jetstream') return {};
-  // All apps on one database share a stream, and no others do.
-  const stream = new URL(url).pathname.slice(1);
+  // All apps on one outbox share a stream, and no others do.
+  const stream = [new URL(url).pathname.slice(1), ...(schema?.name === undefined ? [] : [schema.name])].join('_');
   return { transport: jetstream({ servers: natsUrl(), stream, prefix: stream, ackWait: '2s' }) };
 }
 
