@@ -6,15 +6,15 @@ import { cancelWith, type Stage } from './stage.js';
 export function cancelling(crew: Crew): void {
   crew.group('cancel', (test) => {
     test("the publisher's, before it is due: no durable gets it", two, async (stage) => {
-      const id = await stage.publish(1, { delay: '1s' });
+      const id = await stage.publish(1, { delay: '2s' });
       assert.deepEqual(await stage.cancel({ id }), { cancelled: 2, tooLate: 0 });
-      await stage.handled(await stage.publish(2, { delay: '1200ms' }));
+      await stage.handled(await stage.publish(2, { delay: '2200ms' }));
       assert.deepEqual(await stage.states(id), { one: 'cancelled', two: 'cancelled' });
       assert.deepEqual(stage.runsOf(id), []);
     });
 
     test('in a transaction that rolls back nothing is cancelled', async (stage) => {
-      const id = await stage.publish(1, { delay: '1s' });
+      const id = await stage.publish(1, { delay: '2s' });
       const rolledBack = stage.app.dataSource.transaction(async () => {
         assert.deepEqual(await cancelWith(stage.publisher, { id }), { cancelled: 1, tooLate: 0 });
         throw new Error('rolled back');

@@ -40,23 +40,23 @@ export class Crew {
 
   /** Called within a `describe`, before or after its groups. */
   hooks(): void {
-    const { beforeAll, afterAll } = this.contract.api;
-    beforeAll(async () => {
+    const { api } = this.contract;
+    api.beforeAll(async () => {
       await this.site.open();
       await this.boot();
     }, slowMs);
-    afterAll(() => this.site.close(), slowMs);
+    api.afterAll(() => this.site.close(), slowMs);
   }
 
   group(name: string, tests: (test: GroupTest) => void): void {
-    const { describe, it } = this.contract.api;
-    describe(name, () => {
+    const { api } = this.contract;
+    api.describe(name, () => {
       tests((what: string, plan: Plan | Body, body?: Body) => {
         const [planned, played] = typeof plan === 'function' ? [{}, plan] : [plan, body];
         if (!played) throw new Error(`the test '${what}' has no body`);
         const stage = new Stage(this.site, `t${this.stages.length}`, planned);
         this.stages.push(stage);
-        it(what, () => stage.play(played), slowMs);
+        api.it(what, () => stage.play(played), slowMs);
       });
     });
   }

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type { RowOutcome } from '../../inspect/acting.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { nobody } from './cancel.js';
 import type { Crew } from './crew.js';
@@ -137,7 +136,7 @@ export function operating(crew: Crew): void {
   });
 }
 
-async function outcome(stage: Stage, id: string): Promise<RowOutcome['outcome']> {
+async function outcome(stage: Stage, id: string): Promise<string> {
   return (await stage.inspector.retry(id, stage.durable())).outcome;
 }
 

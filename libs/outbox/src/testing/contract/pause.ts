@@ -80,7 +80,7 @@ export function pausing(contract: Contract, crew: Crew): void {
     });
 
     test('it ends by itself at its end', async (stage) => {
-      const until = new Date(Number(await stage.now()) + 1_500);
+      const until = new Date(Number(await stage.now()) + 2_000);
       const { id: number } = await stage.inspector.pause({ durable: stage.durable() }, { until });
       const began: Date[] = [];
       stage.handle(async (_, { manager }) => {

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type { PeriodicInfo } from '../../inspect/periodic-info.js';
 import { until } from '../probe-app.js';
 import { type Contract, Crew } from './crew.js';
 import type { Stage } from './stage.js';
@@ -85,7 +84,7 @@ export function periodicJobs(contract: Contract): void {
   });
 }
 
-async function info(stage: Stage, job: string): Promise<PeriodicInfo> {
+async function info(stage: Stage, job: string) {
   const found = (await stage.inspector.periodic()).find((each) => each.job === stage.job(job));
   assert.ok(found, `${job} is not listed`);
   return found;

@@ -28,6 +28,7 @@ export function retrying(crew: Crew): void {
       durables: { one: {}, two: {} },
     }, async (stage) => {
       const table = 'contract_failures';
+      await stage.site.rows(`DROP TABLE IF EXISTS ${table}`);
       await stage.site.rows(`CREATE TABLE ${table} (attempt int)`);
       stage.handle(async (_, { durable, attempt, manager }) => {
         if (durable === stage.durable('two')) return;

@@ -150,6 +150,9 @@ export class Stage {
   }
 
   async play(body: (stage: Stage) => Promise<void>): Promise<void> {
+    // A runner may play a test that failed once more.
+    this.runs.length = 0;
+    this.jobRuns.length = 0;
     try {
       await body(this);
     } finally {
