@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Crew } from './crew.js';
-import { cancelWith, type Stage } from './stage.js';
+import type { Stage } from './stage.js';
 
 /** Cancelling wins until a handler has claimed, and says so. */
 export function cancelling(crew: Crew): void {
@@ -16,7 +16,7 @@ export function cancelling(crew: Crew): void {
     test('in a transaction that rolls back nothing is cancelled', async (stage) => {
       const id = await stage.publish(1, { delay: '2s' });
       const rolledBack = stage.app.dataSource.transaction(async () => {
-        assert.deepEqual(await cancelWith(stage.publisher, { id }), { cancelled: 1, tooLate: 0 });
+        assert.deepEqual(await stage.publisher.cancel({ id }), { cancelled: 1, tooLate: 0 });
         throw new Error('rolled back');
       });
       await assert.rejects(rolledBack, /rolled back/);
@@ -27,7 +27,7 @@ export function cancelling(crew: Crew): void {
       const { dataSource, publisher } = stage.app;
       const id = await dataSource.transaction(async () => {
         const { id } = await publisher.publish(stage.type(), { n: 1 });
-        assert.deepEqual(await cancelWith(publisher, { id }), { cancelled: 1, tooLate: 0 });
+        assert.deepEqual(await publisher.cancel({ id }), { cancelled: 1, tooLate: 0 });
         return id;
       });
       await stage.handled(await stage.publish(2));
@@ -51,7 +51,7 @@ export function cancelling(crew: Crew): void {
       await gate.reached();
       const { dataSource, publisher } = stage.app;
       const next = await dataSource.transaction(async () => {
-        assert.deepEqual(await cancelWith(publisher, { id }), { cancelled: 0, tooLate: 1 });
+        assert.deepEqual(await publisher.cancel({ id }), { cancelled: 0, tooLate: 1 });
         return (await publisher.publish(stage.type(), { n: 2 })).id;
       });
       gate.open();

@@ -173,7 +173,7 @@ export class Stage {
 
   /** As a publisher cancels: in a transaction. */
   cancel(query: CancelQuery): Promise<Cancelled> {
-    return this.app.dataSource.transaction(() => cancelWith(this.publisher, query));
+    return this.app.dataSource.transaction(() => this.publisher.cancel(query));
   }
 
   /** The state of each delivery of an event, as the public view has it. */
@@ -257,8 +257,3 @@ export const allStates: readonly DeliveryState[] = [
 
 export type CancelQuery = Parameters<OutboxInspector['cancel']>[0];
 export type Cancelled = Awaited<ReturnType<OutboxInspector['cancel']>>;
-
-/** In the publisher's current transaction. */
-export function cancelWith(publisher: EventPublisher, query: CancelQuery): Promise<Cancelled> {
-  return (publisher as EventPublisher & { cancel(query: CancelQuery): Promise<Cancelled> }).cancel(query);
-}
