@@ -43,7 +43,7 @@ describe('which database the command line means', () => {
 
   it('is refused with a key or a value that means nothing', async () => {
     write('nestjs-outbox.config.json', { ulr: 'postgres://x/y' });
-    await expect(target()).rejects.toThrow(/knows no 'ulr' — did you mean 'url'\?; it takes url, schema, module/);
+    await expect(target()).rejects.toThrow(/knows no 'ulr' — did you mean 'url'\? It takes url, schema, module/);
     write('nestjs-outbox.config.json', { schema: 3 });
     await expect(target()).rejects.toThrow(/schema must be a string/);
     await expect(target({ config: 'nestjs-outbox.config.json', schema: 'A"b' })).rejects.toMatchObject({ exitCode: 2 });

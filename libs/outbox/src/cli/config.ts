@@ -63,7 +63,7 @@ function checked(config: unknown, file: string): CliConfig {
   if (typeof config !== 'object' || config === null) throw wrongUsage(`${file} does not hold an object`);
   for (const [key, value] of Object.entries(config)) {
     if (!keys.includes(key))
-      throw wrongUsage(`${file} knows no '${key}'${didYouMean(key, keys)}; it takes ${keys.join(', ')}`);
+      throw wrongUsage(`${file} knows no '${key}'${didYouMean(key, keys) || '.'} It takes ${keys.join(', ')}`);
     if (value !== undefined && typeof value !== 'string') throw wrongUsage(`${file}: ${key} must be a string`);
   }
   return config;

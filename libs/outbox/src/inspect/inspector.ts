@@ -95,6 +95,7 @@ export class OutboxInspector {
     return this.parts.pauses.resume(target, options);
   }
 
+  /** What is paused at this moment: since when, until when, by whom and why. */
   pauses(): Promise<readonly Pause[]> {
     return this.parts.pauses.list();
   }

@@ -7,13 +7,26 @@ export function jobsText(jobs: readonly PeriodicInfo[], now: Date): string {
     ['JOB', 'SCHEDULE', 'NEXT', 'LAST RUN', 'NOW', 'ITS PROCESS SEEN'],
     jobs.map((job) => [
       job.job,
-      job.schedule,
+      readable(job.schedule),
       away(job.next[0] ?? null, now),
       lastRun(job.runs[0], now),
       doing(job, now),
       away(job.seenAt, now),
     ]),
   );
+}
+
+const units = [
+  [3_600_000, 'h'],
+  [60_000, 'min'],
+  [1_000, 's'],
+] as const;
+
+/** An interval is registered in milliseconds; a rounded one would show another schedule than there is. */
+function readable(schedule: string): string {
+  const ms = Number(/^every (\d+)$/.exec(schedule)?.[1] ?? Number.NaN);
+  const [size, unit] = units.find(([size]) => ms % size === 0) ?? [1, 'ms'];
+  return Number.isNaN(ms) ? schedule : `every ${ms / size} ${unit}`;
 }
 
 function lastRun(run: JobRunInfo | undefined, now: Date): string {

@@ -7,13 +7,19 @@ export function overviewText(overview: Overview): string {
   return paragraphs(
     [
       at(now),
-      `relay      ${upTo(queue.waiting)} waiting${queue.oldest === null ? '' : `, the oldest due ${away(queue.oldest, now)}`}`,
+      `relay      ${upTo(queue.waiting)} waiting${oldest(queue, now)}`,
       `scheduled  ${upTo(scheduled.waiting)} for later${scheduled.next === null ? '' : `, the next due ${away(scheduled.next, now)}`}`,
     ].join('\n'),
     durables.length === 0 ? 'no durable is registered' : durablesTable(durables, now),
     workers.length === 0 ? 'NO WORKER LIVES: nothing is relayed and nothing handled' : workersTable(workers, now),
     pausesTable(pauses),
   );
+}
+
+/** What is due within the day is in the queue as well; without a word it would look like a relay that is behind. */
+function oldest({ waiting, oldest: since }: Overview['queue'], now: Date): string {
+  if (since !== null) return `, the oldest due ${away(since, now)}`;
+  return waiting === 0 ? '' : ', none due yet';
 }
 
 function durablesTable(durables: readonly DurableOverview[], now: Date): string {

@@ -67,6 +67,11 @@ describe('the overview', () => {
     expect(text).toContain('durable audit  since 2026-01-31 02:00:00Z, until it is resumed, by ana: INC-42');
   });
 
+  it('what is in the queue and due later is no backlog', () => {
+    expect(overviewText({ ...overview, queue: { waiting: 1, oldest: null } })).toContain('1 waiting, none due yet');
+    expect(overviewText({ ...overview, queue: { waiting: 0, oldest: null } })).toMatch(/relay {6}0 waiting$/m);
+  });
+
   it('says loudly that no worker lives', () => {
     expect(overviewText({ ...overview, workers: [] })).toContain('NO WORKER LIVES');
   });
@@ -159,6 +164,10 @@ describe('pauses, jobs and health', () => {
     expect(jobsText([job], now)).toMatch(
       /^billing.renew +0 3 \* \* \* +in 24 h +failed 50 s ago: boom +runs on host:2, begun 4 s ago; one more run was asked for 3 s ago +9 s ago$/m,
     );
+    const every = (ms: number): string => jobsText([{ ...job, schedule: `every ${ms}` }], now);
+    expect(every(7_200_000)).toContain('  every 2 h  ');
+    expect(every(90_000)).toContain('  every 90 s  ');
+    expect(every(1_500)).toContain('  every 1500 ms  ');
     expect(jobsText([], now)).toBe('no periodic job is registered');
   });
 

@@ -14,7 +14,7 @@ export interface GrantOptions {
   readonly worker?: string;
   /** A role that reads everything and changes nothing. */
   readonly operator?: string;
-  /** A role that reads everything and may also retry and resolve dead letters. */
+  /** A role that reads everything and may do all that `OutboxInspector`, `DeadLetters` and `Durables` do. */
   readonly retrier?: string;
 }
 
