@@ -15,11 +15,11 @@ declare global {
   const log: { alert(text: string): void };
   class AppModule {}
   class BillingService {
-    pay(invoiceId: string): Promise<void>;
+    pay(invoiceId: string): Promise<{ id: string }>;
   }
   const DataSource: typeof DataSourceType;
   function test(name: string, body: () => Promise<void>): void;
-  function waitFor(condition: () => Promise<boolean>): Promise<void>;
+  function expect(value: unknown): { toEqual(expected: unknown): void };
   class Invoice {
     id: string;
     status: string;
