@@ -175,6 +175,6 @@ describe('the overview', () => {
   });
 
   it('refuses a type that is none', async () => {
-    await expect(inspector.overview({ type: 'billing' })).rejects.toMatchObject({ code: 'OUTBOX_INVALID_FILTER' });
+    await expect(inspector.overview({ type: 'billing' })).rejects.toMatchObject({ code: 'OUTBOX_INVALID_QUERY' });
   });
 });

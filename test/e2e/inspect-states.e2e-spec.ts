@@ -9,6 +9,7 @@ import {
 } from 'nestjs-outbox';
 import { eventually } from '../support/eventually.js';
 import { forAll } from '../support/for-all.js';
+import { itOfRows } from '../support/of-rows.js';
 import { subscriber, useStage } from '../support/stage.js';
 import type { TestApp } from '../support/test-app.js';
 
@@ -193,7 +194,7 @@ describe('whatever happens to events: the API and the view tell the same states,
   const toldBy = (deliveries: readonly DeliveryInfo[]): string[] =>
     deliveries.map(({ eventId, durable, state }) => `${eventId} ${durable} ${state}`).toSorted();
 
-  it('one history after the other', async () => {
+  itOfRows('one history after the other', async () => {
     const limits = fc.record({ limit: fc.integer({ min: 1, max: 9 }), filtered: fc.nat(5) });
     await forAll(
       fc.tuple(fc.array(round, { minLength: 1, maxLength: 4 }), limits),
