@@ -174,6 +174,15 @@ describe('the overview', () => {
     expect((await of('ledger', { type: sent })).counts.running).toBe(0);
   });
 
+  it('counts what workers have fetched and not begun, also of one that is gone and not swept', async () => {
+    await stage.database.query(`INSERT INTO outbox.workers (app, in_flight, gone_at, seen_at) VALUES
+       ('host 7', '{"running":3,"deliveries":[],"leased":[[1,50],[2,57]]}', NULL, now()),
+       ('killed', '{"running":0,"leased":[[1,4]]}', NULL, now() - interval '1 hour'),
+       ('swept', '{"running":0,"leased":[[1,1000]]}', now(), now() - interval '1 hour')`);
+    expect((await of('ledger')).counts).toEqual({ ...none, pending: 54 });
+    expect((await of('mail')).counts).toEqual({ ...none, pending: 57 });
+  });
+
   it('refuses a type that is none', async () => {
     await expect(inspector.overview({ type: 'billing' })).rejects.toMatchObject({ code: 'OUTBOX_INVALID_QUERY' });
   });

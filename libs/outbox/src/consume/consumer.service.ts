@@ -83,6 +83,11 @@ export class ConsumerService implements DeliveryReceiver {
     ]);
   }
 
+  /** What is leased to this process and has not begun: durables, and how many. */
+  get leased(): readonly (readonly [number, number])[] {
+    return this.lanes.leased;
+  }
+
   room(): ReadonlyMap<number, number> {
     const open = this.state === 'open' && this.identity.number !== undefined;
     return this.lanes.room((lane) => (open ? this.laneRoom(lane) : 0));

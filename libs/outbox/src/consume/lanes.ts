@@ -24,6 +24,12 @@ export class Lanes {
     return [...this.all.keys()];
   }
 
+  /** Durables and how many rows of each wait here. A broker's messages are no rows: the views count them by themselves. */
+  get leased(): readonly (readonly [number, number])[] {
+    const rows = ({ waiting }: Lane): number => waiting.filter(({ message }) => message === undefined).length;
+    return [...this.all].map(([durable, lane]) => [durable, rows(lane)] as const).filter(([, count]) => count > 0);
+  }
+
   get waiting(): readonly Delivery[] {
     return [...this.all.values()].flatMap((lane) => lane.waiting);
   }

@@ -29,7 +29,7 @@ export class WorkerLockService extends BackgroundService {
     private readonly identity: WorkerIdentity,
     private readonly app: string,
     private readonly exclusive: boolean,
-    private readonly consumer: Pick<ConsumerService, 'running' | 'durables' | 'inFlight'>,
+    private readonly consumer: Pick<ConsumerService, 'running' | 'durables' | 'inFlight' | 'leased'>,
     private readonly taker: WakeSignal,
     log: Log,
   ) {
@@ -72,8 +72,8 @@ export class WorkerLockService extends BackgroundService {
     const { number } = this.identity;
     if (number === undefined) await this.enrol();
     else {
-      const { running, durables, inFlight } = this.consumer;
-      const said = JSON.stringify({ running, deliveries: inFlight });
+      const { running, durables, inFlight, leased } = this.consumer;
+      const said = JSON.stringify({ running, deliveries: inFlight, leased });
       await this.connection.run(this.database.workers.seen(number, said, [...durables]));
     }
     return seenEveryMs;

@@ -121,6 +121,14 @@ const runningSql = `
 SELECT g.durable::int AS dn, 'running' AS state, count(DISTINCT g.event_id)::int AS n, NULL::bigint AS oldest_ms
 FROM outbox.deliveries_running g WHERE ${ofType('g.event_id')} GROUP BY 1`;
 
+/**
+ * What workers have fetched and not begun, as they said it: no index has it, and behind handlers that hang it is all
+ * that there is. Also of a worker that is gone and not swept yet, since nobody else has its rows. Of types they say nothing.
+ */
+const leasedSql = `
+SELECT (x.d ->> 0)::int AS dn, 'pending' AS state, least(sum((x.d ->> 1)::int), ${countedTo})::int AS n, NULL::bigint AS oldest_ms
+FROM outbox.workers w CROSS JOIN LATERAL jsonb_array_elements(w.in_flight -> 'leased') x(d) WHERE w.gone_at IS NULL AND $1::text IS NULL GROUP BY 1`;
+
 /** With a broker, from the oldest on that may still be there. */
 const messagesSql = `
 SELECT n.id::int AS dn, 'pending' AS state, count(*)::int AS n, ${milliseconds('min(w.created_at)')} AS oldest_ms
@@ -187,6 +195,7 @@ const countSql = {
   ready: readySql,
   parked: parkedSql,
   running: runningSql,
+  leased: leasedSql,
   messages: messagesSql,
   queued: queuedSql,
   scheduled: scheduledSql,
