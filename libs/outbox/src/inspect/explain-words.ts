@@ -7,6 +7,10 @@ import { argument, firstLine } from './wording.js';
 
 const cli = 'npx nestjs-outbox';
 
+/** A relay takes thousands a second; what it has not taken by then has most likely another reason than the others. */
+const slowMs = 30_000;
+const lookAt = 'their logs say why (outbox.relay), such as a broker that is gone';
+
 interface Words {
   readonly text: string;
   readonly next?: string | null;
@@ -51,7 +55,9 @@ export class ExplainWords {
       case 'dead':
         return letter ? this.dead(event, letter) : { text: 'given up' };
       default:
-        return { text: `${queued}: the relay works on others`, next: status };
+        return scene.now_ms - due < slowMs
+          ? { text: `${queued}: the relay works on others`, next: status }
+          : { text: `${queued}: workers live, and forward slowly or not at all: ${lookAt}`, next: `${cli} health` };
     }
   }
 
@@ -76,9 +82,7 @@ export class ExplainWords {
       case 'handled':
         return { text: `${clock.time(mark?.started_ms ?? 0)} by ${by(mark)}, attempt ${mark?.attempts}` };
       case 'running':
-        return {
-          text: `by ${by(running)} since ${clock.since(running?.started_ms ?? 0)}, attempt ${(row?.attempt ?? 0) + 1}`,
-        };
+        return { text: this.running(running, row) };
       case 'dead':
         return letter
           ? this.dead(event, letter)
@@ -102,6 +106,15 @@ export class ExplainWords {
       default:
         return { text: letter ? 'was never forwarded' : 'waits for the relay' };
     }
+  }
+
+  /** Whoever ignores `ctx.signal` is neither killed nor begun again before it ends. */
+  private running(running: DurableFacts['running'], row: RowFacts | null): string {
+    const { clock } = this;
+    const attempts = row?.attempt ?? 0;
+    const text = `by ${by(running)} since ${clock.since(running?.started_ms ?? 0)}, attempt `;
+    if (running?.failed_ms == null) return `${text}${attempts + 1}`;
+    return `${text}${attempts}, which failed ${clock.time(running.failed_ms)} and has not ended since: it keeps its slot until it does, or until that worker is restarted${row?.error == null ? '' : `: ${firstLine(row.error)}`}`;
   }
 
   private dead(event: EventFacts, letter: LetterFacts): Words {

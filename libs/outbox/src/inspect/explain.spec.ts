@@ -124,7 +124,7 @@ describe('an explanation', () => {
 describe('of several truths about a delivery', () => {
   const queue = { due_ms: at('03:14:00'), attempts: 0, error: null };
   const mark = { verdict: 'd', attempts: 1, started_ms: at('01:58:04'), worker: 7, app: null } as const;
-  const running = { worker: 7, app: 'a:1', started_ms: at('03:14:00') };
+  const running = { worker: 7, app: 'a:1', started_ms: at('03:14:00'), failed_ms: null };
   const reasons = (given: EventFacts, now: Scene = scene) => findings(given, now).map(({ reason }) => reason);
 
   it.each([
@@ -140,6 +140,26 @@ describe('of several truths about a delivery', () => {
     ['unseen, nobody has it', { seen_ms: at('03:10:00') }, 'no-worker'],
   ] as const)('%s', (_, given, reason) => {
     expect(only(given)?.reason).toBe(reason);
+  });
+
+  it('an attempt that has failed and runs on keeps its slot', () => {
+    const late = {
+      running: { ...running, failed_ms: at('03:14:03') },
+      row: row({ attempt: 1, error: 'too late\n at' }),
+    };
+    expect(only(late)).toMatchObject({
+      reason: 'running',
+      text: expect.stringMatching(/^by a:1 since .*, attempt 1, which failed 03:14:03 and has not ended .*: too late$/),
+    });
+  });
+
+  it('what the relay has left for long is not its turn that is missing', () => {
+    const text = (due_ms: number) => findings(event({ queue: { ...queue, due_ms } }))[0];
+    expect(text(at('03:14:00'))?.text).toMatch(/works on others$/);
+    expect(text(at('03:10:00'))).toMatchObject({
+      text: expect.stringMatching(/outbox\.relay.*broker/),
+      next: 'npx nestjs-outbox health',
+    });
   });
 
   it('in the queue: the pause is the durable’s, the relay the event’s', () => {

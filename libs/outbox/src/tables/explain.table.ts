@@ -54,7 +54,13 @@ export interface DurableFacts {
     readonly app: string | null;
   } | null;
   readonly row: RowFacts | null;
-  readonly running: { readonly worker: number; readonly app: string | null; readonly started_ms: number } | null;
+  readonly running: {
+    readonly worker: number;
+    readonly app: string | null;
+    readonly started_ms: number;
+    /** When this very attempt was recorded as failed: its time was up, and its handler has not ended since. */
+    readonly failed_ms: number | null;
+  } | null;
   /** What holds it back now; also before any claim has found it. */
   readonly pause: PauseFacts | null;
   /** Other deliveries of the durable that wait after the same error, and since when that error has been met. */
@@ -171,7 +177,9 @@ const durablesSql = `(
     LEFT JOIN outbox.workers hw ON hw.id = h.worker
     LEFT JOIN outbox.deliveries x ON x.event_id = i.id AND x.durable = n.id
     LEFT JOIN outbox.workers xw ON xw.id = x.lease
-    LEFT JOIN LATERAL (SELECT w.worker, w.app, ${ms('w.started_at')} AS started_ms FROM outbox.deliveries_running w WHERE w.event_id = i.id AND w.durable = n.id LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT w.worker, w.app, ${ms('w.started_at')} AS started_ms,
+        (SELECT ${ms('max(f.failed_at)')} FROM outbox.attempts f WHERE f.bucket = outbox.bucket(i.id) AND f.event_id = i.id AND f.durable = n.id AND f.failed_at > w.started_at) AS failed_ms
+      FROM outbox.deliveries_running w WHERE w.event_id = i.id AND w.durable = n.id LIMIT 1) r ON true
     LEFT JOIN LATERAL ${pauseSql} p ON true
     LEFT JOIN LATERAL ${likeSql} k ON true
     WHERE t.types > 0 OR h.event_id IS NOT NULL OR x.event_id IS NOT NULL)`;
