@@ -140,7 +140,7 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
     [
       'yellow',
       'dead-letters',
-      /^1 dead letter is open, the oldest since 2020-01-02T03:04:05.000Z: list .*retry or resolve/,
+      /^1 dead letter is open, the oldest since 2020-01-02T03:04:05.000Z: npx nestjs-outbox dead-letters .*retry or discard/,
     ],
   ],
   [

@@ -11,7 +11,7 @@ import type {
   WorkerFigures,
 } from './health-report.js';
 import type { Pause } from './pauses.js';
-import { countOf, span } from './wording.js';
+import { argument, countOf, span } from './wording.js';
 
 const seconds = 1_000;
 const minutes = 60 * seconds;
@@ -87,7 +87,7 @@ function relay({ waiting, lagMs }: RelayFigures, pollMs: number): HealthProblem[
     beyond(lag - pollMs, relayLag),
     'relay',
     () =>
-      `${countOf(waiting, 'event')} due and not relayed, the oldest for ${span(lag)}: no worker runs, or its relay fails (outbox.relay in its log); start one, or mend what its log says`,
+      `${countOf(waiting, 'event')} due and not relayed, the oldest for ${span(lag)}: no worker runs, its relay fails, or the broker is gone (outbox.relay in its log); start one, or mend what its log says`,
   );
 }
 
@@ -100,7 +100,7 @@ function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProble
         'red',
         'unserved',
         () =>
-          `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due, and no worker that handles it was seen ${unseenMs === null ? 'ever' : `for ${span(unseenMs)}`}: start one (look at handlers.only and except), or end it if its code is gone (Durables.retire)`,
+          `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due, and no worker that handles it was seen ${unseenMs === null ? 'ever' : `for ${span(unseenMs)}`}: start one (look at handlers.only and except), or, if its code is gone, bring it back or end it (npx nestjs-outbox retire, or Durables.retire)`,
       );
     return problem(
       beyond(oldestMs - pollMs, deliveryWait),
@@ -111,6 +111,10 @@ function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProble
   });
 }
 
+function resumeWords(kind: Pause['kind'], name: string): string {
+  return `npx nestjs-outbox resume ${kind === 'durable' ? '' : `--${kind} `}${argument(name)}`;
+}
+
 /** Never red: somebody wants it so. But what is forgotten waits for ever. */
 function pauses(all: readonly Pause[]): HealthProblem[] {
   return all.flatMap(({ kind, name, since, until, by, reason }) =>
@@ -118,7 +122,7 @@ function pauses(all: readonly Pause[]): HealthProblem[] {
       'yellow',
       'paused',
       () =>
-        `${kind} '${name}' is paused since ${since.toISOString()}${until ? ` until ${until.toISOString()}` : ''} by ${by ?? 'somebody'}: ${reason ?? 'no reason given'}. What it holds waits and is not lost; OutboxInspector.resume lets it run`,
+        `${kind} '${name}' is paused since ${since.toISOString()}${until ? ` until ${until.toISOString()}` : ''} by ${by ?? 'somebody'}: ${reason ?? 'no reason given'}. What it holds waits and is not lost; ${resumeWords(kind, name)} lets it run`,
     ),
   );
 }
@@ -129,7 +133,7 @@ function deadLetters({ open, oldest }: DeadLetterFigures): HealthProblem[] {
     open > 0 ? 'yellow' : undefined,
     'dead-letters',
     () =>
-      `${countOf(open, 'dead letter')} open, the oldest since ${oldest?.toISOString()}: list them with DeadLetters, mend the cause, then retry or resolve each`,
+      `${countOf(open, 'dead letter')} open, the oldest since ${oldest?.toISOString()}: npx nestjs-outbox dead-letters lists them (as DeadLetters does); mend the cause, then retry or discard them`,
   );
 }
 
