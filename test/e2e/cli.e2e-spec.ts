@@ -57,6 +57,7 @@ describe('the command line', () => {
       [['statsu'], /unknown command 'statsu'\n\(Did you mean status\?\)/],
       [['status', '--jsn'], /unknown option '--jsn'/],
       [['show'], /missing required argument 'id'/],
+      [['status', '--type', 'billing.'], /which is neither a type nor a pattern/],
       [['list', '--state', 'retriable'], /none of pending, .* — did you mean 'retryable'\?/],
       [['retry', '--durable', '#relay'], /no terminal to ask on: look with --dry-run, then give --yes/],
     ])('when it is used wrongly: %j', async (args, said) => {
@@ -236,7 +237,7 @@ describe('the command line', () => {
   it('retires a durable that has no code any more, and asks before', async () => {
     await database.query(`INSERT INTO outbox.durables (name, state, seen_at) VALUES ('ledger', 'active', now() - interval '1 hour'),
       ('mail', 'active', now())`);
-    failed(await run('retire', 'ledger'), 2, /no terminal to ask on/);
+    failed(await run('retire', 'ledger'), 2, /drop the 0 deliveries .* no terminal to ask on: give --yes/);
     expect(await run('retire', 'ledger', '--yes')).toMatchObject({ code: 0, out: "retired 'ledger'; dropped 0\n" });
     failed(await run('retire', 'mail', '--yes'), 1, /was handled by a worker within the last two minutes/);
     const states = await database.query('SELECT name, state FROM outbox.durables ORDER BY name');

@@ -169,7 +169,7 @@ describe('an operator’s action', () => {
     ]);
     expect(await inspector.send(id, { to: 'later' })).toMatchObject({
       outcome: 'unchanged',
-      detail: 'it was handled; with force its handler runs once more',
+      detail: 'it was handled; with --force (force: true) its handler runs once more',
     });
     await later.close();
   });

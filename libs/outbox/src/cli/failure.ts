@@ -14,6 +14,9 @@ const refused = new Set(['28P01', '28000', '3D000']);
 /** A table, function, schema or column that is not there: the schema was changed by hand, or meanwhile. */
 const unfit = new Set(['42P01', '42883', '3F000', '42703']);
 
+/** What was typed says nothing that there could be. */
+const misused = new Set(['OUTBOX_INVALID_QUERY', 'OUTBOX_INVALID_CANCEL']);
+
 /** Any error as an exit code and words, without a stack. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) return { exitCode: error.exitCode, message: error.message };
@@ -23,6 +26,7 @@ export function failureOf(error: unknown): Failure {
     const { exitCode } = error as { exitCode?: number };
     return { exitCode: exitCode === 0 ? exit.done : exit.usage, message: '' };
   }
+  if (code !== undefined && misused.has(code)) return { exitCode: exit.usage, message: textOf(error) };
   if (code?.startsWith('OUTBOX_')) return { exitCode: exit.problem, message: textOf(error) };
   if (code === '42501') return { exitCode: exit.forbidden, message: forbidden(error) };
   if (code !== undefined && unfit.has(code))

@@ -55,7 +55,9 @@ export function declined(terminal: Terminal): ExitCode {
 }
 
 export function unasked(verb: string, what: string): Error {
-  return wrongUsage(
-    `${verb} would change all ${what} that match, and there is no terminal to ask on: look with --dry-run, then give --yes`,
-  );
+  return unaskable(`${verb} would change all ${what} that match`, 'look with --dry-run, then give --yes');
+}
+
+export function unaskable(would: string, remedy: string): Error {
+  return wrongUsage(`${would}, and there is no terminal to ask on: ${remedy}`);
 }

@@ -42,7 +42,7 @@ export function sent(row: ActedRow): RowOutcome {
   if (!row.covers) return outcome(row, ['failed', `'${row.durable}' does not get events of this type`]);
   if (row.waits) return outcome(row, waiting(row));
   if (row.verdict !== null)
-    return outcome(row, ['unchanged', `${ended(row.verdict)}; with force its handler runs once more`]);
+    return outcome(row, ['unchanged', `${ended(row.verdict)}; with --force (force: true) its handler runs once more`]);
   return outcome(row, ['unchanged', 'somebody else was first']);
 }
 

@@ -23,7 +23,11 @@ export class Actions {
 
   /** Default of `filter.state`: discarded. */
   async retryMany(filter: DeliveryFilter, options: ManyOptions = {}): Promise<ManyReport> {
-    const states = statesOf(filter, ['discarded', 'retryable'], 'retried; send(…, { force: true }) runs one once more');
+    const states = statesOf(
+      filter,
+      ['discarded', 'retryable'],
+      'retried; what has ended runs once more by send with force (npx nestjs-outbox send <id> --to <durable> --force)',
+    );
     const { letters, retryable, retry, preview } = this.parts.database.actions;
     const many = new FilteredAction(this.parts, searchOf(filter, this.parts.patternProblem), options);
     const action = { name: 'retry', apply: retry, preview, outcome: actedOn } as const;

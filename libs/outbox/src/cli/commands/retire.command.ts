@@ -3,7 +3,7 @@ import { actor } from '../actor.js';
 import { CliError } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';
-import { declined, unasked } from '../many.js';
+import { declined, unaskable } from '../many.js';
 import { knownDurable } from '../named.js';
 import { type ActingOptions, acting, type CommonOptions, common, Options, yes } from '../options.js';
 import { upTo } from '../render/text.js';
@@ -23,9 +23,10 @@ export class RetireCommand extends OutboxCommand<RetireOptions> {
     const { inspector, durables } = await this.session.open(options);
     const durable = await knownDurable(durables, name);
     if (!durable) throw new CliError(exit.problem, `'${name}' is no durable`);
-    if (!options.yes && !this.terminal.interactive) throw unasked('retire', `${upTo(durable.waiting)} deliveries`);
-    const question = `retire '${name}' for good, and drop the ${upTo(durable.waiting)} deliveries that wait for it?`;
-    if (!options.yes && !(await this.terminal.ask(question))) return declined(this.terminal);
+    const what = `'${name}' for good, and drop the ${upTo(durable.waiting)} deliveries that wait for it`;
+    if (!options.yes && !this.terminal.interactive)
+      throw unaskable(`retire would end ${what}`, 'give --yes if that is meant');
+    if (!options.yes && !(await this.terminal.ask(`retire ${what}?`))) return declined(this.terminal);
     const came = await inspector.retire(name, actor(options));
     this.say(options, came, ({ dropped }) => `retired '${name}'; dropped ${dropped.toLocaleString('en')}`);
     return exit.done;

@@ -67,14 +67,19 @@ function deliveriesTable(deliveries: readonly DeliveryInfo[], now: Date): string
       stateWords(delivery),
       `${delivery.attempts}`,
       away(delivery.since ?? delivery.dueAt, now),
-      delivery.worker ?? '',
+      workerWords(delivery.worker),
       line(delivery.error),
     ]),
   );
 }
 
+/** Of a process that is gone only its number is left. */
+function workerWords(worker: string | null): string {
+  return worker !== null && /^\d+$/.test(worker) ? `worker ${worker}` : line(worker);
+}
+
 /** With the whole stack: this is where one looks for it. */
 function attemptText({ durable, n, error, worker, failedAt, nextAt }: AttemptInfo): string {
   const next = nextAt === null ? '' : `, next at ${at(nextAt)}`;
-  return `${durable}, attempt ${n}, ${at(failedAt)}${worker === null ? '' : `, on ${line(worker)}`}${next}\n${plain(error).replaceAll(/^/gm, '  ')}`;
+  return `${durable}, attempt ${n}, ${at(failedAt)}${worker === null ? '' : `, on ${workerWords(worker)}`}${next}\n${plain(error).replaceAll(/^/gm, '  ')}`;
 }

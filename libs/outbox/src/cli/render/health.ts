@@ -22,7 +22,7 @@ export function healthText(report: HealthReport): string {
 
 function waitingTable(durables: NonNullable<HealthReport['deliveries']>['durables']): string {
   return columns(
-    ['DURABLE', 'DUE', 'OLDEST FOR', 'A WORKER HAS IT'],
+    ['DURABLE', 'DUE', 'OLDEST FOR', 'ITS WORKER SEEN'],
     durables.map(({ durable, waiting, oldestMs, unseenMs }) => [
       ...[line(durable), upTo(waiting), span(oldestMs), unseenMs === null ? 'never' : `${span(unseenMs)} ago`],
     ]),

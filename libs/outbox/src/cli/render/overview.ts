@@ -11,7 +11,7 @@ export function overviewText(overview: Overview): string {
       `scheduled  ${upTo(scheduled.waiting)} for later${scheduled.next === null ? '' : `, the next due ${away(scheduled.next, now)}`}`,
     ].join('\n'),
     durables.length === 0 ? 'no durable is registered' : durablesTable(durables, now),
-    workers.length === 0 ? 'NO WORKER LIVES: nothing is relayed and nothing handled' : workersTable(workers, now),
+    ...workersText(workers, now),
     pausesTable(pauses),
   );
 }
@@ -31,7 +31,7 @@ function durablesTable(durables: readonly DurableOverview[], now: Date): string 
     'DISCARDED',
     'DONE/S',
     'OLDEST DUE',
-    'HANDLED BY A WORKER',
+    'ITS WORKER SEEN',
     '',
   ];
   return columns(
@@ -50,9 +50,24 @@ function durablesTable(durables: readonly DurableOverview[], now: Date): string 
   );
 }
 
+/** Workers say every five seconds that they live; `why` counts by the same. */
+const goneMs = 15_000;
+
+function workersText(workers: Overview['workers'], now: Date): string[] {
+  const gone = workers.every(({ seenAt }) => now.getTime() - seenAt.getTime() >= goneMs);
+  const none = 'NO WORKER LIVES: nothing is relayed and nothing handled';
+  return [gone ? none : '', workers.length === 0 ? '' : workersTable(workers, now)];
+}
+
 function workersTable(workers: Overview['workers'], now: Date): string {
   return columns(
     ['WORKER', 'PROCESS', 'RUNNING', 'SEEN'],
-    workers.map(({ number, app, running, seenAt }) => [`${number}`, app, `${running}`, away(seenAt, now)]),
+    workers.map(({ number, app, running, seenAt }) => [`${number}`, app, `${running}`, seen(seenAt, now)]),
   );
+}
+
+/** Its row stays until another worker has swept it, which at night may be nobody. */
+function seen(at: Date, now: Date): string {
+  const gone = now.getTime() - at.getTime() >= goneMs;
+  return `${away(at, now)}${gone ? '  GONE, OR IT HANGS' : ''}`;
 }

@@ -74,6 +74,15 @@ describe('the overview', () => {
 
   it('says loudly that no worker lives', () => {
     expect(overviewText({ ...overview, workers: [] })).toContain('NO WORKER LIVES');
+    expect(overviewText(overview)).not.toContain('NO WORKER LIVES');
+  });
+
+  it('tells a worker that was killed from one that lives, though its row still stands', () => {
+    const killed = { number: 2, app: 'host:9', running: 3, seenAt: before(71) };
+    expect(overviewText({ ...overview, workers: [killed] })).toMatch(
+      /NO WORKER LIVES[\s\S]*^2 +host:9 +3 +71 s ago +GONE, OR IT HANGS$/m,
+    );
+    expect(overviewText({ ...overview, workers: [killed, ...overview.workers] })).not.toContain('NO WORKER LIVES');
   });
 });
 
@@ -102,14 +111,14 @@ describe('deliveries', () => {
       durable: 'receipt-mail',
       n: 4,
       error: delivery.error ?? '',
-      worker: null,
+      worker: '7',
       failedAt: now,
       nextAt: null,
     };
     const text = eventText({ event, relay, deliveries: [delivery], attempts: [attempt] }, now);
     expect(text).toContain(`billing.invoice.paid  ${id}  subject 42  tenant acme`);
     expect(text).toContain('payload    {"n":1}');
-    expect(text).toContain('receipt-mail, attempt 4, 2026-01-31 03:00:00Z\n  ConnectTimeoutError');
+    expect(text).toContain('receipt-mail, attempt 4, 2026-01-31 03:00:00Z, on worker 7\n  ConnectTimeoutError');
     expect(text).toContain('      at connect');
   });
 
