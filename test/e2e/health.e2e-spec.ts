@@ -121,6 +121,25 @@ describe('health', () => {
     expect(late.problems[0]?.message).toMatch(/^durable 'ledger': 3 deliveries are due .* for 2 h/);
   });
 
+  it('shows handlers that have failed and not ended, and no attempt that came after the failed one', async () => {
+    const { query } = stage.database;
+    await monitor.publisher.publishNow('billing.invoice.paid', {});
+    await query(`INSERT INTO outbox.durables (name, seen_at) VALUES ('ledger', now()), ('mail', now());
+      INSERT INTO outbox.attempts (bucket, event_id, durable, n, error, failed_at)
+        SELECT outbox.bucket(e.id), e.id, n.id, 1, 'too late', now() - interval '40 seconds' FROM outbox.events e, outbox.durables n;
+      INSERT INTO outbox.workers (app, seen_at, in_flight) SELECT 'host:1', now(), jsonb_build_object('running', 2, 'deliveries',
+        jsonb_build_array(jsonb_build_array(id, 1, 50000), jsonb_build_array(id, 2, 30000))) FROM outbox.events`);
+    try {
+      const report = await check(monitor);
+      expect(report.overruns).toEqual([
+        { durable: 'ledger', handlers: 1, longestMs: expect.any(Number), apps: 'host:1' },
+      ]);
+      expect(found(report)).toEqual(['yellow handler-hung']);
+    } finally {
+      await query('TRUNCATE outbox.attempts, outbox.workers');
+    }
+  });
+
   it('counts open dead letters, and neither retried nor resolved ones', async () => {
     await stage.database.query(`INSERT INTO outbox.dead_letters (event_id, durable, type, payload, created_at, dead_at, resolved_at)
       VALUES (gen_random_uuid(), 'ledger', 'a.b.c', '{}', now(), '2026-01-01Z', now()), (gen_random_uuid(), 'ledger', 'a.b.c', '{}', now(), '2026-01-03Z', NULL),

@@ -26,6 +26,7 @@ export type {
   HealthReport,
   HealthStatus,
   JobFigures,
+  OverrunFigures,
   RelayFigures,
   RunningJob,
   VacuumHolder,

@@ -32,6 +32,11 @@ export function figuresOf(
     worker: identity ? { ...worker(answers, identity), listening } : null,
     vacuum: answers.vacuum ? { holder: holder(answers.vacuum[0]) } : null,
     pauses: answers.pauses?.map(pauseOf) ?? null,
+    overruns:
+      answers.overruns?.map(({ durable, handlers, longest_ms, apps }) => ({
+        ...{ durable, handlers, apps },
+        longestMs: longest_ms,
+      })) ?? null,
   };
 }
 

@@ -23,6 +23,7 @@ const inOrder: HealthFigures = {
   worker: { number: 7, holdsLock: true, listening: true },
   vacuum: { holder: null },
   pauses: [],
+  overruns: [],
 };
 
 const lag = (lagMs: number, waiting = 12) => ({ relay: { waiting, lagMs } });
@@ -222,6 +223,15 @@ const table: [string, Partial<HealthFigures>, ...Expected[]][] = [
     ['yellow', 'vacuum', /role bob, state hidden from this role\) has kept .* for 300001 transactions/],
   ],
   ['the same, longer', holder({ forMs: null, transactions: 3_600_001 }), ['red', 'vacuum']],
+  [
+    'a handler that ends a moment after its signal',
+    { overruns: [{ durable: 'mail', handlers: 1, longestMs: 20_000, apps: 'a:1' }] },
+  ],
+  [
+    'handlers that do not end',
+    { overruns: [{ durable: 'mail', handlers: 3, longestMs: 6 * minute, apps: 'a:1' }] },
+    ['red', 'handler-hung', /^durable 'mail': 3 handlers are past .* for 6 min, on a:1\. .*restart that process/],
+  ],
   [
     'a forgotten prepared transaction',
     holder({ kind: 'prepared transaction', pid: null, name: 'gid-1', forMs: 2 * hour }),

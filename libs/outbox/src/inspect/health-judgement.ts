@@ -5,6 +5,7 @@ import type {
   HealthFigures,
   HealthProblem,
   JobFigures,
+  OverrunFigures,
   RelayFigures,
   RunningJob,
   VacuumHolder,
@@ -29,6 +30,8 @@ interface Limits {
 const relayLag: Limits = { yellow: 30 * seconds, red: 5 * minutes };
 /** Beyond the poll as well. Longer than the relay's, because a burst may wait for slow handlers and be in order. */
 const deliveryWait: Limits = { yellow: 5 * minutes, red: 1 * hours };
+/** A handler that ends soon after its signal is in order; one that does not will hardly end by itself. */
+const overrun: Limits = { yellow: 30 * seconds, red: 5 * minutes };
 /** Workers say once a minute what they handle; a deploy may take some. */
 const unserved = 5 * minutes;
 /** A job of every second that takes two is slow and not hung: past its next slot counts from here on. */
@@ -48,6 +51,7 @@ export function judge(figures: HealthFigures, pollMs: number): HealthProblem[] {
     ...of(figures.jobs, jobs),
     ...of(figures.vacuum?.holder, vacuum),
     ...of(figures.pauses, pauses),
+    ...of(figures.overruns, overruns),
   ];
 }
 
@@ -109,6 +113,17 @@ function deliveries({ durables }: DeliveryFigures, pollMs: number): HealthProble
         `durable '${durable}': ${countOf(waiting, 'delivery', 'deliveries')} due and taken by no worker, the oldest for ${span(oldestMs)}: its handlers are too slow or too few; add workers, or raise handlers.concurrency`,
     );
   });
+}
+
+function overruns(all: readonly OverrunFigures[]): HealthProblem[] {
+  return all.flatMap(({ durable, handlers, longestMs, apps }) =>
+    problem(
+      beyond(longestMs, overrun),
+      'handler-hung',
+      () =>
+        `durable '${durable}': ${countOf(handlers, 'handler')} past the timeout and not ended, the longest for ${span(longestMs)}, on ${apps}. Each keeps a slot, and what was fetched behind it waits: restart that process, and pass ctx.signal to what the handler waits for`,
+    ),
+  );
 }
 
 function resumeWords(kind: Pause['kind'], name: string): string {

@@ -8,6 +8,7 @@ export type HealthCode =
   | 'worker'
   | 'relay'
   | 'deliveries'
+  | 'handler-hung'
   | 'paused'
   | 'unserved'
   | 'listener'
@@ -39,6 +40,17 @@ export interface HealthFigures {
   readonly vacuum: { readonly holder: VacuumHolder | null } | null;
   /** What is paused, the oldest pause first. */
   readonly pauses: readonly Pause[] | null;
+  /** Handlers that run on though their time was up, by durable. */
+  readonly overruns: readonly OverrunFigures[] | null;
+}
+
+/** Each of them keeps its slot until it ends. */
+export interface OverrunFigures {
+  readonly durable: string;
+  readonly handlers: number;
+  readonly longestMs: number;
+  /** The processes, separated by commas. */
+  readonly apps: string;
 }
 
 export interface HealthReport extends HealthFigures {
@@ -140,6 +152,7 @@ export const noFigures: HealthFigures = {
   worker: null,
   vacuum: null,
   pauses: null,
+  overruns: null,
 };
 
 const order: readonly HealthStatus[] = ['red', 'yellow', 'green'];

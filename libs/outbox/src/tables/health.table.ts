@@ -24,6 +24,16 @@ export interface WaitingRow {
   readonly paused: boolean;
 }
 
+/** Handlers of one durable whose attempts have failed and that run on. */
+export interface OverrunRow {
+  readonly durable: string;
+  readonly handlers: number;
+  /** Since the first of them failed. */
+  readonly longest_ms: number;
+  /** Where they run. */
+  readonly apps: string;
+}
+
 export interface OpenLettersRow {
   /** Up to `countedTo`. */
   readonly open: number;
@@ -70,6 +80,7 @@ export interface HealthRows {
   readonly vacuum: HolderRow;
   readonly lock: { readonly held: boolean };
   readonly pauses: PauseRow;
+  readonly overruns: OverrunRow;
 }
 
 export type HealthPart = keyof HealthRows;
@@ -83,6 +94,7 @@ const reads: Readonly<Record<HealthPart, readonly string[]>> = {
   vacuum: [],
   lock: [],
   pauses: ['pauses', 'durables'],
+  overruns: ['workers', 'durables', 'attempts'],
 };
 
 export const healthParts = Object.keys(reads) as readonly HealthPart[];
@@ -111,6 +123,7 @@ export class HealthTable {
   private readonly vacuum = statement<HolderRow>('health_vacuum', vacuumSql);
   private readonly lock: Statement<{ held: boolean }>;
   private readonly pauses: Statement<PauseRow>;
+  private readonly overruns: Statement<OverrunRow>;
 
   constructor(schema: string, keys: LockKeys) {
     this.relay = statement('health_relay', inSchema(schema, relaySql));
@@ -118,6 +131,7 @@ export class HealthTable {
     this.deadLetters = statement('health_dead_letters', inSchema(schema, deadLettersSql));
     this.jobs = statement('health_jobs', inSchema(schema, jobsSql));
     this.pauses = statement('health_pauses', inSchema(schema, pausedSql));
+    this.overruns = statement('health_overruns', inSchema(schema, overrunsSql));
     this.lock = statement('health_lock', lockSql.replaceAll('{worker}', `${keys.worker}`));
   }
 
@@ -131,6 +145,7 @@ export class HealthTable {
       vacuum: this.vacuum(),
       lock: this.lock(worker ?? null),
       pauses: this.pauses(),
+      overruns: this.overruns(),
     };
   }
 }
@@ -146,6 +161,19 @@ WITH q AS MATERIALIZED (SELECT due_at FROM outbox.queue WHERE due_at <= statemen
 s AS MATERIALIZED (SELECT due_at FROM outbox.scheduled WHERE due_at <= statement_timestamp() ORDER BY due_at LIMIT ${countedTo}),
 w AS (SELECT due_at FROM q UNION ALL SELECT due_at FROM s)
 SELECT least(count(*), ${countedTo})::int AS waiting, ${milliseconds('statement_timestamp() - min(due_at)')} AS lag_ms FROM w`;
+
+/** As the view `deliveries_running` says it, which a worker's role may not read. */
+const runningNow = `(SELECT (x.d ->> 0)::uuid AS event_id, (x.d ->> 1)::smallint AS durable, w.id AS worker, w.app, w.seen_at - (x.d ->> 2)::bigint * interval '1 millisecond' AS started_at
+  FROM outbox.workers w CROSS JOIN LATERAL jsonb_array_elements(w.in_flight -> 'deliveries') x(d) WHERE w.gone_at IS NULL AND w.seen_at > statement_timestamp() - interval '10 seconds')`;
+
+/** What is recorded as failed while its worker says that it runs: its time was up, and it ignores its signal. */
+const overrunsSql = `
+SELECT n.name AS durable, count(*)::int AS handlers, ${milliseconds('statement_timestamp() - min(f.at)')} AS longest_ms,
+  string_agg(DISTINCT coalesce(r.app, 'worker ' || r.worker), ', ') AS apps
+FROM ${runningNow} r JOIN outbox.durables n ON n.id = r.durable
+CROSS JOIN LATERAL (SELECT max(a.failed_at) AS at FROM outbox.attempts a
+  WHERE a.bucket = outbox.bucket(r.event_id) AND a.event_id = r.event_id AND a.durable = r.durable AND a.failed_at > r.started_at) f
+WHERE f.at IS NOT NULL GROUP BY n.name ORDER BY n.name`;
 
 const ready = (interruptions: string): string =>
   `SELECT due_at FROM outbox.deliveries WHERE durable = n.id AND lease IS NULL AND interruptions ${interruptions}

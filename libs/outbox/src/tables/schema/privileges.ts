@@ -67,7 +67,8 @@ const worker: readonly Privilege[] = [
     call('claim_tenant', 'forget_events', 'forget_marks'),
   ),
   ...since(3, call(...ring('claim_message'))),
-  ...since(4, table('pauses', 'SELECT UPDATE'), cancelling),
+  // Health looks up a few attempts of all days.
+  ...since(4, table('pauses', 'SELECT UPDATE'), table('attempts', 'SELECT'), cancelling),
 ];
 
 /** Reads everything, and changes nothing. */
