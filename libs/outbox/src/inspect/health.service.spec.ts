@@ -101,7 +101,7 @@ describe('health, of a worker and its lock', () => {
   it('is red before the schema is there, part by part', async () => {
     const report = await new OutboxHealth(database, connection, undefined, 1_000).check();
     expect(report.problems.map(({ code, message }) => [code, message])).toEqual(
-      ['relay', 'deliveries', 'deadLetters', 'jobs', 'pauses'].map((part) => [
+      ['relay', 'deliveries', 'deadLetters', 'jobs', 'pauses', 'overruns'].map((part) => [
         'unreadable',
         expect.stringMatching(new RegExp(`^no figures of ${part}: relation .* does not exist`)),
       ]),
