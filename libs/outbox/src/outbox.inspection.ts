@@ -1,5 +1,4 @@
 import { works } from './boot/boot-check.js';
-import { patternProblem } from './events/event-type.js';
 import { Actions } from './inspect/actions.js';
 import { Canceller } from './inspect/cancelling.js';
 import { Explainer } from './inspect/explain.js';
@@ -37,7 +36,7 @@ export function inspection(
   const problems = () => (works(settings) ? (transport.problems?.() ?? []) : []);
   const explainer = new Explainer(database, settings.retentionMs, problems);
   const waiter = new Waiter(database, explainer);
-  const acting = { database, takers: wakeTakers, who: appName(), patternProblem };
+  const acting = { database, takers: wakeTakers, who: appName() };
   const inspector = new OutboxInspector({
     overview: new OverviewReader(database),
     deliveries: new DeliveryReader(database),

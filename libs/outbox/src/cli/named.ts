@@ -1,17 +1,12 @@
 import { didYouMean } from '../core/nearest.js';
+import { isUuid } from '../core/uuid.js';
 import type { DurableState, Durables } from '../index.js';
 import { relayName } from '../tables/queue.table.js';
 import { CliError, wrongUsage } from './cli-error.js';
 import { exit } from './exit-codes.js';
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-export function isId(text: string): boolean {
-  return uuid.test(text);
-}
-
 export function eventId(text: string): string {
-  if (!isId(text))
+  if (!isUuid(text))
     throw wrongUsage(
       `'${text}' is no event id; npx nestjs-outbox why '${text}' finds an event by unique key or subject`,
     );

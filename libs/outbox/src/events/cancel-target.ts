@@ -1,4 +1,4 @@
-import { isEventId } from '../core/cancelled.js';
+import { isUuid } from '../core/uuid.js';
 import { InvalidCancelError } from '../outbox.inspect-errors.js';
 import type { CancelledRow, CancellingTable } from '../tables/cancelling.table.js';
 import type { Bound } from '../tables/wire/statement.js';
@@ -29,7 +29,7 @@ export function boundCancel(
 ): BoundCancel {
   if (typeof target !== 'object' || target === null) return refuse('what is to be cancelled', shape);
   if ('id' in target) {
-    if (!isEventId(target.id)) return refuse('id', 'is not the id of an event, such as publish(…) answers with');
+    if (!isUuid(target.id)) return refuse('id', 'is not the id of an event, such as publish(…) answers with');
     return { statement: plain.byId(target.id), what: target.id };
   }
   const type = typeOf(target.event);

@@ -49,6 +49,4 @@ export interface ActionParts {
   readonly takers: Nudge;
   /** Who acts when nobody says so. */
   readonly who: string;
-  /** Why a string is neither a type nor a pattern. */
-  readonly patternProblem: (pattern: unknown) => string | undefined;
 }

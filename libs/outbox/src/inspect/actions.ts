@@ -1,3 +1,4 @@
+import { isUuid } from '../core/uuid.js';
 import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
 import type { ActedRow } from '../tables/actions.table.js';
 import type { ActionParts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './acting.js';
@@ -5,14 +6,13 @@ import { actedOn, discarded, sent } from './action-outcome.js';
 import type { ActionOptions } from './audit.js';
 import { FilteredAction } from './filtered-action.js';
 import type { DeliveryFilter } from './listing.js';
-import { isEventId, searchOf } from './search.js';
 
 export class Actions {
   constructor(private readonly parts: ActionParts) {}
 
   /** A dead letter runs again from attempt 1; one that waits for its next attempt runs now. */
   async retry(eventId: string, durable: string, options: ActionOptions = {}): Promise<RowOutcome> {
-    if (!isEventId(eventId)) return nothing(eventId, durable);
+    if (!isUuid(eventId)) return nothing(eventId, durable);
     const { retry, byKeys } = this.parts.database.actions;
     const [, { rows }] = await this.parts.database.onPool(
       byKeys,
@@ -29,7 +29,7 @@ export class Actions {
       'retried; what has ended runs once more by send with force (npx nestjs-outbox send <id> --to <durable> --force)',
     );
     const { letters, retryable, retry, preview } = this.parts.database.actions;
-    const many = new FilteredAction(this.parts, searchOf(filter, this.parts.patternProblem), options);
+    const many = new FilteredAction(this.parts, filter, options);
     const action = { name: 'retry', apply: retry, preview, outcome: actedOn } as const;
     if (states.includes('discarded')) await many.run(letters, '', action);
     if (states.includes('retryable')) await many.run(retryable, '0', action);
@@ -40,7 +40,7 @@ export class Actions {
   async discard(filter: DeliveryFilter, options: ManyOptions = {}): Promise<ManyReport> {
     statesOf(filter, ['discarded'], 'discarded; cancel ends what waits');
     const { letters, discard } = this.parts.database.actions;
-    const many = new FilteredAction(this.parts, searchOf(filter, this.parts.patternProblem), options);
+    const many = new FilteredAction(this.parts, filter, options);
     await many.run(letters, '', { name: 'discard', apply: discard, outcome: discarded });
     return many.report();
   }
@@ -51,7 +51,7 @@ export class Actions {
    */
   async send(eventId: string, { to, force = false, by, reason }: SendOptions): Promise<RowOutcome> {
     const { database, who } = this.parts;
-    if (!isEventId(eventId)) return nothing(eventId, to);
+    if (!isUuid(eventId)) return nothing(eventId, to);
     const [{ rows: found }] = await database.onPool(database.pauses.durable(to));
     if (!found[0]?.found)
       throw new UnknownDurableError(

@@ -1,5 +1,6 @@
 import type { CancelCalls } from '../core/cancel-calls.js';
-import { type Cancelled, isEventId } from '../core/cancelled.js';
+import type { Cancelled } from '../core/cancelled.js';
+import { isUuid } from '../core/uuid.js';
 import { InvalidCancelError } from '../outbox.inspect-errors.js';
 import type { AuditedCancelRow } from '../tables/cancelling.table.js';
 import type { Database } from '../tables/database.js';
@@ -42,7 +43,7 @@ export class Canceller {
     const { byId, byUnique, bySubject } = this.database.cancelling.audited;
     const rest = [by ?? this.app, JSON.stringify(query), reason ?? null, String(abort ?? false)] as const;
     if ('id' in query) {
-      if (!isEventId(query.id)) throw new InvalidCancelError('id', `'${query.id}' is not the id of an event`);
+      if (!isUuid(query.id)) throw new InvalidCancelError('id', `'${query.id}' is not the id of an event`);
       return byId(query.id, ...rest);
     }
     const tenant = query.tenantId ?? null;

@@ -1,4 +1,5 @@
 import type { TransportProblem } from '../core/transport.js';
+import { isUuid } from '../core/uuid.js';
 import type { Database } from '../tables/database.js';
 import type { EventFacts, SceneFacts } from '../tables/explain.table.js';
 import type { EventInfo } from './delivery-info.js';
@@ -7,7 +8,6 @@ import { type Scene, standings } from './explain-standing.js';
 import { block } from './explain-text.js';
 import { ExplainWords } from './explain-words.js';
 import type { ExplainQuery, Explanation } from './explanation.js';
-import { isUuid } from './wording.js';
 
 export type { ExplainQuery, ExplainReason, Explanation, Finding } from './explanation.js';
 

@@ -1,3 +1,4 @@
+import { didYouMean } from '../core/nearest.js';
 import { firstUuid, isUuid, uuidFloor } from '../core/uuid.js';
 import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import { matcherOf } from '../tables/durables.table.js';
@@ -34,17 +35,32 @@ export const everything: Wanted = {
 /** An event is published after its id was minted when it had to wait for a twin's transaction; nobody waits longer. */
 const heldMs = 3_600_000;
 
-/** What cannot match anything is asked of nobody; what cannot be meant is refused. */
-export function wantedOf(filter: DeliveryFilter): Wanted | 'nothing' {
+const texts = ['durable', 'type', 'tenantId', 'subject', 'eventId', 'error'] as const;
+const keys: readonly string[] = ['state', ...texts, 'from', 'to'];
+
+/** What cannot be meant is refused: of a misspelt key nothing would be left, and an action would take all there is. */
+export function wantedOf(filter: DeliveryFilter): Wanted {
+  const strange = Object.keys(filter).find((key) => !keys.includes(key));
+  if (strange !== undefined)
+    throw new InvalidQueryError(`'${strange}' is no filter${didYouMean(strange, keys)}; there are ${keys.join(', ')}`);
+  for (const key of texts) {
+    const value: unknown = filter[key] ?? '';
+    if (typeof value !== 'string') throw new InvalidQueryError(`'${key}' is a ${typeof value}; give a text`);
+  }
   const { durable = null, tenantId: tenant = null, subject = null, eventId = null, error = null } = filter;
   const states = statesOf(filter.state);
   const matcher = matcherOfType(filter.type);
   const from = momentOf('from', filter.from);
   const to = momentOf('to', filter.to);
-  // Postgres holds no text with this character, and refuses the question.
-  if ([durable, tenant, subject, error].some((text) => text?.includes('\0'))) return 'nothing';
-  if (states.length === 0 || (eventId !== null && !isUuid(eventId))) return 'nothing';
   return { states, durable, matcher, tenant, subject, eventId, error, from, to };
+}
+
+/** Why nothing can match it, if that is so: Postgres would refuse the question. */
+export function vain({ states, durable, tenant, subject, error, eventId }: Wanted): string | undefined {
+  if (states.length === 0) return 'no state is asked for';
+  if (eventId !== null && !isUuid(eventId)) return `'${eventId}' is no event's id`;
+  // Postgres holds no text with this character.
+  return [durable, tenant, subject, error].some((text) => text?.includes('\0')) ? 'a text holds NUL' : undefined;
 }
 
 export function limitOf(limit = 100): number {
@@ -76,7 +92,7 @@ function statesOf(state: DeliveryFilter['state']): readonly DeliveryState[] {
 }
 
 function momentOf(option: string, moment: Date | undefined): Date | null {
-  if (moment !== undefined && Number.isNaN(moment.getTime()))
+  if (moment !== undefined && !(moment instanceof Date && !Number.isNaN(moment.getTime())))
     throw new InvalidQueryError(`'${option}' is no valid date`);
   return moment ?? null;
 }
@@ -103,4 +119,10 @@ export function parameters(
 /** The smallest id that may match: nothing is due before it is published. */
 export function leastOf({ from }: Wanted): string {
   return from === null ? firstUuid : uuidFloor(new Date(from.getTime() - heldMs));
+}
+
+/** The parameters of a look of `ActionsTable`: event id, durable, matcher, tenant, subject, error, from, to. */
+export function searched({ eventId, durable, matcher, tenant, subject, error, from, to }: Wanted): Value[] {
+  const moments = [from, to].map((moment) => moment?.toISOString() ?? null);
+  return [eventId, durable, matcher, tenant, subject, error, ...moments];
 }

@@ -1,8 +1,10 @@
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
+import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import type { ActedRow, FoundRow } from '../tables/actions.table.js';
-import type { Bound, Statement } from '../tables/wire/statement.js';
+import type { Bound, Statement, Value } from '../tables/wire/statement.js';
 import type { ActionParts, ManyOptions, ManyReport, RowOutcome } from './acting.js';
-import type { Search } from './search.js';
+import { searched, vain, wantedOf } from './filter.js';
+import type { DeliveryFilter } from './listing.js';
 
 /** What is done to the rows that are found. */
 export interface RowAction {
@@ -24,13 +26,19 @@ const rowsKept = 10_000;
 export class FilteredAction {
   private readonly rows: RowOutcome[] = [];
   private readonly counts = { matched: 0, done: 0, unchanged: 0, failed: 0 };
+  private readonly search: readonly Value[];
   private begun: string | undefined;
 
   constructor(
     private readonly parts: ActionParts,
-    private readonly search: Search,
+    private readonly filter: DeliveryFilter,
     private readonly options: ManyOptions,
-  ) {}
+  ) {
+    const wanted = wantedOf(filter);
+    const problem = vain(wanted);
+    if (problem) throw new InvalidQueryError(problem);
+    this.search = searched(wanted);
+  }
 
   report(): ManyReport {
     return { ...this.counts, dryRun: this.options.dryRun === true, rows: this.rows };
@@ -40,7 +48,7 @@ export class FilteredAction {
   async run(find: Statement<FoundRow>, first: string, action: RowAction): Promise<void> {
     this.begun ??= await this.now();
     for (let from: readonly [string, string] | undefined = [firstId, first]; from && !this.over(); ) {
-      const rows: readonly FoundRow[] = await this.one(find(...from, ...this.search.values, this.begun));
+      const rows: readonly FoundRow[] = await this.one(find(...from, ...this.search, this.begun));
       const last = rows.at(-1);
       await this.act(rows.filter(({ hit }) => hit).slice(0, this.left()), action);
       from = last && !last.end ? [last.event_id, last.key] : undefined;
@@ -95,7 +103,7 @@ export class FilteredAction {
 
   private async apply(found: readonly FoundRow[], { apply, outcome }: RowAction): Promise<RowOutcome[]> {
     const { by, reason } = this.options;
-    const filter = JSON.stringify(this.search.filter);
+    const filter = JSON.stringify(this.filter);
     const rows = await this.one(apply(...keys(found), by ?? this.parts.who, reason ?? null, filter));
     return rows.map(outcome);
   }

@@ -4,7 +4,7 @@ import type { AttemptRow, EventRow, RelayedRow } from '../tables/inspect-event.t
 import { type ListedRow, listSources } from '../tables/inspect-list.table.js';
 import type { DeliveryFilter } from './delivery-filter.js';
 import { type DeliveryInfo, type DeliveryState, dateOf, type EventInfo } from './delivery-info.js';
-import { boundOf, everything, limitOf, wantedOf } from './filter.js';
+import { boundOf, everything, limitOf, vain, wantedOf } from './filter.js';
 import { inOrder, PageReader } from './page.js';
 import { cursorOf, placeOf, top } from './place.js';
 
@@ -58,7 +58,7 @@ export class DeliveryReader {
     const wanted = wantedOf(filter);
     const limit = limitOf(page.limit);
     const from = page.cursor === undefined ? top : placeOf(page.cursor);
-    if (wanted === 'nothing') return { deliveries: [], next: null };
+    if (vain(wanted)) return { deliveries: [], next: null };
     const { rows, next } = await new PageReader(this.database, wanted, limit).read(from);
     return { deliveries: rows.map(deliveryOf), next: next && cursorOf(next) };
   }

@@ -1,8 +1,8 @@
 import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
-import { matcherOf } from '../tables/durables.table.js';
 import { freedAtOnce, type PauseRow } from '../tables/pauses.table.js';
 import type { ActionParts } from './acting.js';
 import type { ActionOptions } from './audit.js';
+import { matcherOfType } from './filter.js';
 
 /**
  * One of four. `type` may be a pattern. A tenant's pause holds its deliveries; periodic jobs go on, and run for it.
@@ -110,11 +110,8 @@ export class Pauses {
     switch (key) {
       case 'durable':
         return this.durable(name);
-      case 'type': {
-        const problem = this.parts.patternProblem(name);
-        if (problem) throw new InvalidQueryError(`'${name}' ${problem}`);
-        return { kind: 'type', name, durable: null, matcher: matcherOf(name) };
-      }
+      case 'type':
+        return { kind: 'type', name, durable: null, matcher: matcherOfType(name) };
       case 'tenantId':
         return { kind: 'tenant', name, durable: null, matcher: null };
       case 'job':

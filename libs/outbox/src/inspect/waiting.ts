@@ -1,11 +1,11 @@
 import { withDeadline } from '../core/deadline.js';
 import { type Duration, durationRemedy, parseDuration } from '../core/duration.js';
+import { isUuid } from '../core/uuid.js';
 import { EventNotFoundError, type OpenDelivery, WaitStoppedError, WaitTimeoutError } from '../outbox.inspect-errors.js';
 import type { Database } from '../tables/database.js';
 import type { Explainer, ExplainReason } from './explain.js';
 import { WaitLooks, type Watched } from './wait-looks.js';
 import type { EndedDelivery } from './wait-outcome.js';
-import { isUuid } from './wording.js';
 
 export interface WaitOptions {
   /** A number is milliseconds. Default 30 s, at most 24 days. */

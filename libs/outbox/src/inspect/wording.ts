@@ -33,8 +33,3 @@ export function argument(given: string): string {
   const text = given.replaceAll(/\p{Cc}/gu, '?');
   return /^[\w.:@/-]+$/.test(text) && !text.startsWith('-') ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
-
-/** Anything else would fail in the database as a wrong uuid. */
-export function isUuid(text: string): boolean {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
-}

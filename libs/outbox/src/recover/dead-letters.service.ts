@@ -1,3 +1,4 @@
+import { isUuid } from '../core/uuid.js';
 import type { Nudge } from '../core/wake-signal.js';
 import type { Database } from '../tables/database.js';
 import type { DeadLetterRow } from '../tables/dead-letters.table.js';
@@ -72,11 +73,6 @@ export class DeadLetters {
     const [result] = await this.database.onPool(bound);
     return result;
   }
-}
-
-/** An id that came from a person may be anything; Postgres would answer with an error of its own. */
-function isUuid(id: string): boolean {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id);
 }
 
 function letter(row: DeadLetterRow): DeadLetter {

@@ -1,9 +1,10 @@
 import { Command } from 'nest-commander';
+import { isUuid } from '../../core/uuid.js';
 import type { DeadLetter, DeadLetterQuery } from '../../index.js';
 import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';
-import { isId, knownDurable } from '../named.js';
+import { knownDurable } from '../named.js';
 import { type CommonOptions, common, limit, Options } from '../options.js';
 import { lettersText } from '../render/deliveries.js';
 
@@ -48,6 +49,6 @@ function cursorOf(letter: DeadLetter | undefined): string | null {
 
 function cursor(given: string): { eventId: string; durable: string } {
   const [eventId = '', durable] = given.split('/');
-  if (!isId(eventId) || !durable) throw wrongUsage(`--cursor '${given}' is none that a page ended with`);
+  if (!isUuid(eventId) || !durable) throw wrongUsage(`--cursor '${given}' is none that a page ended with`);
   return { eventId, durable };
 }

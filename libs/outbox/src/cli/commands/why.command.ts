@@ -1,8 +1,8 @@
 import { Command } from 'nest-commander';
+import { isUuid } from '../../core/uuid.js';
 import type { ExplainQuery, Explanation } from '../../index.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';
-import { isId } from '../named.js';
 import { type CommonOptions, common, Options } from '../options.js';
 import { plain } from '../render/text.js';
 
@@ -33,7 +33,7 @@ export class WhyCommand extends OutboxCommand<WhyOptions> {
       { unique: what, ...narrow },
       { subject: what, ...narrow },
     ];
-    if (isId(what)) queries.unshift({ id: what.toLowerCase() });
+    if (isUuid(what)) queries.unshift({ id: what.toLowerCase() });
     let first: Explanation | undefined;
     for (const query of queries) {
       const explanation = await inspector.explain(query);
@@ -43,7 +43,7 @@ export class WhyCommand extends OutboxCommand<WhyOptions> {
       return exit.done;
     }
     // An id that is nowhere has more to say than a subject that is not.
-    if (first) this.say(options, first, ({ text }) => (isId(what) ? plain(text) : nothing(what)));
+    if (first) this.say(options, first, ({ text }) => (isUuid(what) ? plain(text) : nothing(what)));
     return exit.problem;
   }
 }
