@@ -43,11 +43,12 @@ export const actedAtOnce = 500;
 export class ActionsTable {
   /**
    * Sent in front of an action: it knows its rows by their keys, and a plan made for many more would read whole days.
-   * Ends with the message.
+   * What is switched off here and needed all the same (a small table has no other way) looks so dear before PostgreSQL 18
+   * that the server would compile for seconds, each time. Ends with the message.
    */
   readonly byKeys = statement(
     'act_by_keys',
-    `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`,
+    `SELECT ${['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit'].map((name) => `set_config('${name}', 'off', true)`).join(', ')}`,
   )();
   /** No parameters. What begins later is no action's. */
   readonly now: Statement<{ now: string }>;

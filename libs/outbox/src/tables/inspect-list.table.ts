@@ -229,7 +229,11 @@ WHERE ${open('c.event_id', 'n.id')} AND ${rowless('c.event_id', 'n.id')}`,
   };
 }
 
+const newestOf = (id: string, from: string): string =>
+  `(SELECT ${id} AS id FROM ${from} AND ${id} <= $2::uuid AND ${id} >= $3::uuid ORDER BY ${id} DESC LIMIT $4::int)`;
+
+/** A letter may be of an event that is there as well; a subject with a million events is read no further than a page. */
 const bySubjectSql = `
-SELECT id FROM (SELECT e.id FROM outbox.events e WHERE e.subject = $1::text UNION ALL SELECT s.id FROM outbox.scheduled s WHERE s.subject = $1::text
-  UNION ALL SELECT l.event_id FROM outbox.dead_letters l WHERE l.subject = $1::text AND l.resolved_at IS NULL) x
-WHERE id <= $2::uuid AND id >= $3::uuid GROUP BY id ORDER BY id DESC LIMIT $4::int`;
+SELECT DISTINCT id FROM (${newestOf('e.id', 'outbox.events e WHERE e.subject = $1::text')} UNION ALL ${newestOf('s.id', 'outbox.scheduled s WHERE s.subject = $1::text')}
+  UNION ALL (SELECT DISTINCT l.event_id FROM outbox.dead_letters l WHERE l.subject = $1::text AND l.resolved_at IS NULL AND l.event_id <= $2::uuid AND l.event_id >= $3::uuid
+    ORDER BY l.event_id DESC LIMIT $4::int)) x ORDER BY id DESC LIMIT $4::int`;

@@ -12,9 +12,11 @@ import { viewsDown, viewsUp } from './v4/views.js';
  * - `audit`: who did what, and why; written in the statement that does it;
  * - `cancel`, `cancel_unique`, `cancel_subject`: a verdict under the same key as success. The mark of durable 0 stands
  *   for whoever registers later;
- * - the index on subjects is partial: events without one do not pay for it. On an outbox that is in use, make it
+ * - the index on subjects is partial: events without one do not pay for it. With the id, because the newest of a subject
+ *   are asked for: by the subject alone the planner, which knows how many an average subject has, walks all events from
+ *   the newest on, and of a subject that has few it reads every one. On an outbox that is in use, make it
  *   beforehand (`events_subject`, a partition at a time, CONCURRENTLY): here it keeps publishers waiting for as long as
- *   it takes, about a second for each million events with a subject.
+ *   it takes, one to three seconds for each million events with a subject.
  */
 export const v4 = {
   version: 4,
@@ -34,8 +36,8 @@ CREATE TABLE outbox.audit (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a
   who text NOT NULL, role text NOT NULL DEFAULT current_user, action text NOT NULL, what jsonb NOT NULL, why text);
 CREATE INDEX audit_at ON outbox.audit (at);
 
-CREATE INDEX IF NOT EXISTS events_subject ON outbox.events (subject) WHERE subject IS NOT NULL;
-CREATE INDEX scheduled_subject ON outbox.scheduled (subject) WHERE subject IS NOT NULL;
+CREATE INDEX IF NOT EXISTS events_subject ON outbox.events (subject, id) WHERE subject IS NOT NULL;
+CREATE INDEX scheduled_subject ON outbox.scheduled (subject, id) WHERE subject IS NOT NULL;
 CREATE INDEX handled_ended ON outbox.handled (event_id, durable) WHERE verdict <> 'd';
 CREATE INDEX dead_letters_event ON outbox.dead_letters (event_id) WHERE resolved_at IS NULL OR durable = '#relay';
 CREATE INDEX dead_letters_durable ON outbox.dead_letters (durable, dead_at) WHERE resolved_at IS NULL;

@@ -39,7 +39,7 @@ CREATE FUNCTION outbox.due_of(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABL
   SELECT timestamptz 'epoch' + (('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint) * interval '1 millisecond' $$;
 
 CREATE FUNCTION outbox.cancel(ev uuid, OUT cancelled int, OUT too_late int, OUT late uuid[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
 DECLARE b smallint := outbox.bucket(ev); due timestamptz := outbox.due_of(ev); e record; du smallint; places bigint[]; marked "char"; n int;
 BEGIN
   cancelled := 0; too_late := 0;
@@ -118,7 +118,7 @@ END $$;
 
 -- Of what is open: what has ended with a verdict of every durable is history, and would count as too late for ever.
 CREATE FUNCTION outbox.cancel_subject(tenant text, of_type text, of_subject text, OUT cancelled int, OUT too_late int, OUT late uuid[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE ev uuid; one record;
 BEGIN
   cancelled := 0; too_late := 0;
