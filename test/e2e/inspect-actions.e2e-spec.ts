@@ -70,11 +70,12 @@ describe('an operator’s action', () => {
         [id, durable],
       ),
     );
-  const parked = (id: string) =>
+  const parked = (id: string, rows = 1) =>
     eventually('it is parked', () =>
-      stage.database.value<boolean>('SELECT count(*) = 1 FROM outbox.deliveries WHERE event_id = $1 AND lease < 0', [
-        id,
-      ]),
+      stage.database.value<boolean>(
+        'SELECT count(*) = $2::int FROM outbox.deliveries WHERE event_id = $1 AND lease < 0',
+        [id, rows],
+      ),
     );
   const audited = (id: string) =>
     stage.database.query(
@@ -199,17 +200,24 @@ describe('an operator’s action', () => {
       { resolution: 'sent' },
     ]);
 
-    await inspector.pause({ durable: 'ledger' });
+    // Nobody has it yet, so it is cancelled for everybody.
+    await inspector.pause({ type: paid });
     const cancelled = await publish();
-    await parked(cancelled);
+    await parked(cancelled, 2);
     await stage.database.query('SELECT * FROM outbox.cancel($1)', [cancelled]);
-    await inspector.resume({ durable: 'ledger' });
+    await inspector.resume({ type: paid });
+    // One that registers later, and is given its history, was to get it too.
+    await stage.database.query(`WITH d AS (INSERT INTO outbox.durables (name, seen_at) VALUES ('historian', now()) RETURNING id)
+      INSERT INTO outbox.durable_types (durable, pattern, matcher, since) SELECT id, '${paid}', '${paid}', '-infinity' FROM d`);
     expect(await inspector.send(cancelled, { to: 'ledger' })).toMatchObject({
       outcome: 'unchanged',
       detail: expect.stringMatching(/cancelled/),
     });
     expect(await inspector.send(cancelled, { to: 'ledger', force: true })).toMatchObject({ outcome: 'done' });
     await ran(cancelled, 'ledger');
+    const { findings } = await inspector.explain({ id: cancelled });
+    expect(findings.map(({ durable, reason }) => [durable, reason])).toContainEqual(['historian', 'cancelled']);
+    await stage.database.query(`UPDATE outbox.durables SET state = 'retired' WHERE name = 'historian'`);
   });
 
   itOfRows('send leaves what a handler has at this moment', async () => {
