@@ -47,8 +47,7 @@ export class Pauses {
   /** Once more for what is paused: reason, end and owner are the new ones, `since` stays. */
   async pause(given: PauseTarget, { reason, by, until }: PauseOptions = {}): Promise<Pause> {
     const { pauses } = this.parts.database;
-    if (until !== undefined && !(until.getTime() > Date.now()))
-      throw new InvalidQueryError('a pause ends in the future: give a later `until`, or none');
+    if (until !== undefined && Number.isNaN(until.getTime())) throw past();
     const { kind, name, durable, matcher } = await this.target(given);
     const end = until?.toISOString() ?? null;
     const [, { rows }] = await this.parts.database.onPool(
@@ -56,7 +55,7 @@ export class Pauses {
       pauses.begin(kind, name, durable, matcher, reason ?? null, by ?? this.parts.who, end),
     );
     const [row] = rows;
-    if (!row) throw new Error('the pause returned no row');
+    if (!row) throw past();
     if (durable !== null) await this.park(row.id, durable);
     return pauseOf(row);
   }
@@ -131,6 +130,11 @@ export class Pauses {
       );
     return { kind: 'durable', name: row.name, durable: row.id, matcher: null };
   }
+}
+
+/** By the database's clock: a pause that is over when it begins would hold nothing, and say that it does. */
+function past(): Error {
+  return new InvalidQueryError('a pause ends in the future: give a later `until`, or none');
 }
 
 export function pauseOf(row: PauseRow): Pause {

@@ -55,7 +55,7 @@ export class PausesTable {
   readonly durable: Statement<DurableNameRow>;
   /** Pauses whose end has passed are over; sent in front of whatever asks for those that are not. */
   readonly expire: Statement;
-  /** Parameters: kind, name, durable's number or null, matcher or null, reason, by, until. */
+  /** No row: its end is past. Parameters: kind, name, durable's number or null, matcher or null, reason, by, until. */
   readonly begin: Statement<PauseRow>;
   /** Parameters: kind, name, durable's number or null, by, reason. */
   readonly end: Statement<{ id: number }>;
@@ -102,7 +102,7 @@ UPDATE outbox.pauses SET ended_at = until WHERE ended_at IS NULL AND until <= cl
 const beginSql = `
 WITH p AS (INSERT INTO outbox.pauses AS p (kind, name, durable, matcher, reason, paused_by, until)
     SELECT $1::text, coalesce((SELECT s.name FROM outbox.pauses s WHERE s.kind = 'durable' AND s.durable = $3::smallint AND s.ended_at IS NULL), $2::text),
-      $3::smallint, $4::text, $5::text, $6::text, $7::timestamptz
+      $3::smallint, $4::text, $5::text, $6::text, $7::timestamptz WHERE $7::timestamptz IS NULL OR $7::timestamptz > clock_timestamp()
     ON CONFLICT (kind, name) WHERE ended_at IS NULL DO UPDATE SET reason = excluded.reason, paused_by = excluded.paused_by, until = excluded.until
     RETURNING *),
 a AS (INSERT INTO outbox.audit (who, action, what, why)
