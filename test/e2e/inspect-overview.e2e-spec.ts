@@ -156,6 +156,11 @@ describe('the overview', () => {
     expect(overview.pauses).toEqual([pause]);
     expect(await of('mail')).toMatchObject({ paused: pause, counts: { retryable: 2 } });
     expect((await of('ledger')).paused).toBeNull();
+
+    // A new version of the app has another name for it.
+    await stage.database.query(`UPDATE outbox.durables SET name = 'post', formerly = '{mail}' WHERE name = 'mail'`);
+    expect(await of('post')).toMatchObject({ paused: { ...pause, name: 'post' } });
+    expect(await stage.database.query('SELECT name FROM outbox.pauses_active')).toEqual([{ name: 'post' }]);
   });
 
   it('shows workers that are there, and what they said last that they run', async () => {

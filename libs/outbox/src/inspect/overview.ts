@@ -1,16 +1,10 @@
 import type { Database } from '../tables/database.js';
 import { countedTo } from '../tables/health.table.js';
-import type {
-  ActivePauseRow,
-  MarksRow,
-  OverviewDurableRow,
-  StateCountRow,
-  WaitingPlaceRow,
-} from '../tables/inspect-overview.table.js';
+import type { MarksRow, OverviewDurableRow, StateCountRow, WaitingPlaceRow } from '../tables/inspect-overview.table.js';
 import { relayName } from '../tables/queue.table.js';
 import { type DeliveryState, dateOf } from './delivery-info.js';
 import { matcherOfType } from './filter.js';
-import type { Pause } from './pauses.js';
+import { type Pause, pauseOf } from './pauses.js';
 
 export interface OverviewQuery {
   /** Only events of this type or pattern. */
@@ -67,7 +61,7 @@ export class OverviewReader {
       ask.places(matcher),
       ask.marks(matcher),
       ask.workers(),
-      ask.pauses(),
+      this.database.pauses.list(),
       ...ask.counts.map((count) => count(matcher)),
     );
     const pauses = paused.rows.map(pauseOf);
@@ -149,16 +143,4 @@ function countsOf(rows: readonly StateCountRow[], completed: number, cancelled: 
 function oldestOf(rows: readonly StateCountRow[], state: DeliveryState): Date | null {
   const moments = rows.flatMap((row) => (row.state === state && row.oldest_ms !== null ? [row.oldest_ms] : []));
   return moments.length === 0 ? null : new Date(Math.min(...moments));
-}
-
-function pauseOf(row: ActivePauseRow): Pause {
-  return {
-    id: row.id,
-    kind: row.kind,
-    name: row.name,
-    since: new Date(row.since_ms),
-    until: dateOf(row.until_ms),
-    by: row.paused_by,
-    reason: row.reason,
-  };
 }

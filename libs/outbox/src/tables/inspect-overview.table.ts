@@ -42,16 +42,6 @@ export interface OverviewWorkerRow {
   readonly seen_ms: number;
 }
 
-export interface ActivePauseRow {
-  readonly id: number;
-  readonly kind: 'durable' | 'type' | 'tenant' | 'job';
-  readonly name: string;
-  readonly since_ms: number;
-  readonly until_ms: number | null;
-  readonly paused_by: string | null;
-  readonly reason: string | null;
-}
-
 /** What a broker may hold is looked up one by one. */
 const messagesTo = 2_001;
 /** The newest marks are at the end of each day's table, and so many pages hold ten thousand of them. */
@@ -72,8 +62,6 @@ export class InspectOverviewTable {
   readonly places;
   /** No parameters. */
   readonly workers;
-  /** No parameters. */
-  readonly pauses;
 
   constructor(schema: string) {
     this.durables = statement<OverviewDurableRow>('overview_durables', inSchema(schema, durablesSql));
@@ -83,7 +71,6 @@ export class InspectOverviewTable {
     this.marks = statement<MarksRow>('overview_marks', inSchema(schema, marksSql));
     this.places = statement<WaitingPlaceRow>('overview_places', inSchema(schema, placesSql));
     this.workers = statement<OverviewWorkerRow>('overview_workers', inSchema(schema, workersSql));
-    this.pauses = statement<ActivePauseRow>('overview_pauses', inSchema(schema, pausesSql));
   }
 }
 
@@ -187,9 +174,6 @@ UNION ALL SELECT 'scheduled', count(*)::int, ${milliseconds('min(due_at)')} FROM
 const workersSql = `
 SELECT id AS number, coalesce(app, '') AS app, coalesce((in_flight ->> 'running')::int, 0) AS running, ${milliseconds('seen_at')} AS seen_ms
 FROM outbox.workers WHERE gone_at IS NULL ORDER BY id`;
-
-const pausesSql = `
-SELECT id, kind, name, ${milliseconds('since')} AS since_ms, ${milliseconds('until')} AS until_ms, paused_by, reason FROM outbox.pauses_active ORDER BY id`;
 
 const countSql = {
   ready: readySql,

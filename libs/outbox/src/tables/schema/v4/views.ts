@@ -43,7 +43,8 @@ const branch = (columns: string, from: string, event = 'e', id = `${event}.id`):
  */
 export const viewsUp = `
 CREATE VIEW outbox.pauses_active AS
-SELECT id, kind, name, reason, paused_by, since, until FROM outbox.pauses WHERE ended_at IS NULL AND (until IS NULL OR until > statement_timestamp());
+SELECT p.id, p.kind, coalesce((SELECT n.name FROM outbox.durables n WHERE n.id = p.durable), p.name) AS name, p.reason, p.paused_by, p.since, p.until
+FROM outbox.pauses p WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp());
 
 CREATE VIEW outbox.deliveries_running AS
 SELECT (x.d ->> 0)::uuid AS event_id, (x.d ->> 1)::smallint AS durable, w.id AS worker, w.app, w.seen_at - (x.d ->> 2)::bigint * interval '1 millisecond' AS started_at
