@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { type OutboxEvent, OutboxHealth, OutboxInspector, type PauseTarget } from 'nestjs-outbox';
 import { Client } from 'pg';
 import { eventually, gate, reaches } from '../support/eventually.js';
@@ -144,6 +145,12 @@ describe('a pause', () => {
     for (const target of [{ type: 'paid' }, { tenantId: '' }, {}, { job: 'a', type: paid }, { event: paid }])
       await expect(inspector.pause(target as never)).rejects.toMatchObject({ code: 'OUTBOX_INVALID_QUERY' });
     await expect(inspector.pause({ type: paid }, { until: new Date(0) })).rejects.toThrow(/in the future/);
+    await expect(inspector.pause({ type: paid }, { until: new Date(Number.NaN) })).rejects.toThrow(/in the future/);
+    // An operator whose clock is an hour slow; the database's says when a pause ends.
+    const real = Date.now();
+    const clock = jest.spyOn(Date, 'now').mockReturnValue(real - 3_600_000);
+    const late = inspector.pause({ type: paid }, { until: new Date(real - 60_000) });
+    await expect(late.finally(() => clock.mockRestore())).rejects.toThrow(/in the future/);
     expect(await inspector.pauses()).toEqual([]);
     await app.close();
   });
@@ -347,6 +354,7 @@ describe('a pause', () => {
     const desk = await boot(held);
     expect(await inspectorOf(desk).retire('retiring', { by: 'ann', reason: 'gone' })).toEqual({ dropped: 4 });
     expect(await inspectorOf(desk).pauses()).toEqual([]);
+    expect(await inspectorOf(desk).retire('retiring', { by: 'bob', reason: 'once more' })).toEqual({ dropped: 0 });
     expect(await stage.database.query(`SELECT who, what, why FROM outbox.audit WHERE action = 'retire'`)).toEqual([
       { who: 'ann', what: { durable: 'retiring' }, why: 'gone' },
     ]);

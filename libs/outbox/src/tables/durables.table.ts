@@ -155,16 +155,17 @@ SELECT d.name, to_jsonb(d.formerly) AS formerly, d.state, floor(extract(epoch FR
   (SELECT count(*)::int FROM (SELECT 1 FROM outbox.deliveries x WHERE x.durable = d.id AND x.lease IS NULL LIMIT 10001) w) AS waiting
 FROM outbox.durables d ORDER BY d.name`;
 
-/** With a type, the durable stays; it may be handled meanwhile. A pause of the durable ends with it. */
+/** With a type, the durable stays; it may be handled meanwhile. A pause of the durable ends with it. Once more drops what is left, and is no news to the audit. */
 const retireSql = `
-WITH d AS MATERIALIZED (SELECT id, $2::text IS NULL AND state = 'active' AND coalesce(seen_at > clock_timestamp() - interval '2 minutes', false) AS served
+WITH d AS MATERIALIZED (SELECT id, $2::text IS NULL AND state = 'active' AND coalesce(seen_at > clock_timestamp() - interval '2 minutes', false) AS served,
+        $2::text IS NULL AND state = 'active' OR EXISTS (SELECT 1 FROM outbox.durable_types n WHERE n.durable = id AND n.ended_at IS NULL AND n.pattern = $2::text) AS news
       FROM outbox.durables WHERE name = $1::text),
 t AS (UPDATE outbox.durable_types y SET ended_at = coalesce(ended_at, clock_timestamp()), backfill_to = NULL FROM d
       WHERE y.durable = d.id AND NOT d.served AND ($2::text IS NULL OR y.pattern = $2::text) RETURNING y.pattern, y.matcher),
 s AS (UPDATE outbox.durables r SET state = 'retired' FROM d WHERE r.id = d.id AND NOT d.served AND $2::text IS NULL RETURNING r.id),
 p AS (UPDATE outbox.pauses x SET ended_at = clock_timestamp(), ended_by = $3::text FROM s WHERE x.durable = s.id AND x.ended_at IS NULL),
 a AS (INSERT INTO outbox.audit (who, action, what, why) SELECT $3::text, 'retire', jsonb_strip_nulls(jsonb_build_object('durable', $1::text, 'type', $2::text)), $4::text
-      WHERE EXISTS (SELECT 1 FROM s) OR EXISTS (SELECT 1 FROM t))
+      FROM d WHERE d.news AND NOT d.served)
 SELECT d.id, d.served, (SELECT matcher FROM t WHERE pattern = $2::text) AS matcher FROM d`;
 
 /** What it missed in between it does not get. A broker that has forgotten it may know it again, and be told to forget it once more. */
