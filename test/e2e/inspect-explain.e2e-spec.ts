@@ -130,6 +130,8 @@ describe('why an event was not handled, on a database that nobody works on', () 
     }
     await expect(why({})).rejects.toThrow(/give one of id, subject and unique/);
     await expect(why({ id: young, subject: 's' })).rejects.toThrow(TypeError);
+    for (const query of [{ subject: 'a\0b' }, { unique: 'a\0b' }])
+      expect((await inspector.explain(query)).findings).toMatchObject([{ reason: 'not-found' }]);
   });
 
   it('not-due: later today, and later than tomorrow', async () => {

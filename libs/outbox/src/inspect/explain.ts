@@ -46,6 +46,8 @@ export class Explainer {
     const { id, subject, unique, type = null, tenantId = null } = query;
     const { bySubject, byKey } = this.database.explain;
     if (id !== undefined) return isUuid(id) ? [id.toLowerCase()] : [];
+    // Postgres holds no text with this character, and refuses the question.
+    if ([subject, unique, type, tenantId].some((text) => text?.includes('\0'))) return [];
     const found =
       subject !== undefined
         ? bySubject(subject, type, tenantId, mostEvents)
