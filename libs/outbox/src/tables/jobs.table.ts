@@ -141,12 +141,8 @@ const limits = ({ timeoutMs }: AttemptStart): [string | null] => [
 const ms = (column: string): string => `floor(extract(epoch FROM ${column}) * 1000)::bigint`;
 const instant = (parameter: string): string =>
   `(timestamptz 'epoch' + ${parameter}::bigint * interval '1 millisecond')`;
-/**
- * Slots travel in milliseconds; who writes `asked_at` by hand may write more. A job that was paused after the asking
- * keeps it.
- */
-const askedFor = (slot: string): string => `date_trunc('milliseconds', asked_at) = ${instant(slot)}
-      AND NOT EXISTS (SELECT 1 FROM outbox.pauses p WHERE p.kind = 'job' AND p.name = job AND p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp()))`;
+/** Slots travel in milliseconds; who writes `asked_at` by hand may write more. */
+const askedFor = (slot: string): string => `date_trunc('milliseconds', asked_at) = ${instant(slot)}`;
 
 /**
  * A schedule is taken over by a process that brings one the row has never had, and by one whose schedule was replaced but
@@ -186,9 +182,10 @@ r AS (INSERT INTO outbox.job_runs (job, slot, attempt, started_at, worker) SELEC
 d AS (DELETE FROM outbox.job_tenants x USING t WHERE x.job = t.job AND x.slot <> t.running_slot)
 SELECT job FROM t`;
 
-/** Parameters: job, slot, schedule. */
+/** A job that was paused after the asking keeps it. Parameters: job, slot, schedule. */
 const takeAskedSql = `
-UPDATE outbox.job_state SET asked_at = NULL, asked_by = NULL WHERE job = $1::text AND schedule = $3::text AND ${askedFor('$2')} RETURNING job`;
+UPDATE outbox.job_state SET asked_at = NULL, asked_by = NULL WHERE job = $1::text AND schedule = $3::text AND ${askedFor('$2')}
+  AND NOT ${jobPaused('$1::text')} RETURNING job`;
 
 /**
  * Nobody's and unfinished: who began it is gone as a worker, or is this very worker, which knows nothing of it. A worker
