@@ -226,6 +226,8 @@ describe('actions by filter', () => {
       inspector.retryMany({ type: 'paid' }),
       inspector.retryMany({ eventId: '42' }),
       inspector.discard({ error: 'a\0b' }),
+      // A misspelt key would leave a filter that takes all there is.
+      inspector.discard({ tenant: 'acme' } as never),
       inspector.discard({ from: new Date(Number.NaN) }),
     ])
       await expect(wrong).rejects.toMatchObject({ code: 'OUTBOX_INVALID_QUERY' });
