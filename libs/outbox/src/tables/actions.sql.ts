@@ -67,7 +67,7 @@ SELECT s.*, NULL::boolean AS covers, later OR coalesce(letter = 'open' AND here 
  */
 export const sendSql = `
 WITH k AS MATERIALIZED (SELECT $1::uuid AS event_id, $2::text AS durable),
-e AS MATERIALIZED (SELECT x.type, x.created_at FROM outbox.events x WHERE x.bucket = outbox.bucket($1::uuid) AND x.id = $1::uuid),
+e AS MATERIALIZED (SELECT x.type FROM outbox.events x WHERE x.bucket = outbox.bucket($1::uuid) AND x.id = $1::uuid),
 n AS MATERIALIZED (SELECT r.id, r.name, r.formerly, r.state FROM outbox.durables r WHERE r.name = $2::text OR $2::text = ANY (r.formerly) ORDER BY r.name <> $2::text LIMIT 1),
 c AS MATERIALIZED (SELECT EXISTS (SELECT 1 FROM e, n, outbox.durable_types t WHERE t.durable = n.id AND t.ended_at IS NULL AND e.type LIKE t.matcher) AS covers),
 h AS MATERIALIZED (SELECT x.durable, x.verdict FROM n, outbox.handled x WHERE x.bucket = outbox.bucket($1::uuid) AND x.event_id = $1::uuid AND x.durable IN (0, n.id)),
@@ -75,12 +75,9 @@ o AS MATERIALIZED (SELECT n.* FROM n, c WHERE n.state = 'active' AND c.covers AN
       AND NOT EXISTS (SELECT 1 FROM outbox.deliveries d WHERE d.event_id = $1::uuid AND d.durable = n.id)),
 dl AS (UPDATE outbox.dead_letters x SET resolved_at = clock_timestamp(), resolution = 'sent' FROM o
       WHERE x.event_id = $1::uuid AND (x.durable = o.name OR x.durable = ANY (o.formerly)) AND x.resolved_at IS NULL RETURNING 1),
+z AS MATERIALIZED (SELECT outbox.cancel_each($1::uuid, o.id) FROM o, h WHERE h.durable = 0),
 g AS (DELETE FROM outbox.handled x USING o WHERE x.bucket = outbox.bucket($1::uuid) AND x.event_id = $1::uuid AND x.durable IN (0, o.id)
-      AND (SELECT count(*) FROM dl) >= 0 RETURNING x.durable),
-z AS (INSERT INTO outbox.handled (bucket, event_id, durable, verdict, attempts)
-      SELECT outbox.bucket($1::uuid), $1::uuid, r.id, 'c', 0 FROM g, o, e, outbox.durables r WHERE g.durable = 0 AND r.id <> o.id AND r.state = 'active'
-        AND EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = r.id AND y.ended_at IS NULL AND e.type LIKE y.matcher AND e.created_at >= y.since)
-      ORDER BY r.id ON CONFLICT DO NOTHING),
+      AND (SELECT count(*) FROM dl) + (SELECT count(*) FROM z) >= 0 RETURNING x.durable),
 i AS (INSERT INTO outbox.deliveries (event_id, durable) SELECT $1::uuid, o.id FROM o
       WHERE NOT EXISTS (SELECT 1 FROM h) OR EXISTS (SELECT 1 FROM g) ON CONFLICT DO NOTHING RETURNING event_id),
 a AS (INSERT INTO outbox.audit (who, action, what, why)

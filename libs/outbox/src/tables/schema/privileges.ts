@@ -99,14 +99,13 @@ const retrier: readonly Privilege[] = [
     4,
     table('pauses', 'INSERT UPDATE'),
     table('audit', 'INSERT', 'who action what why'),
-    // Forced delivery of what was cancelled for all leaves it cancelled for the others.
-    table('handled', 'INSERT', 'bucket event_id durable verdict attempts'),
     table('deliveries', 'UPDATE', 'due_at lease'),
     table('deliveries', 'DELETE'),
     table('durables', 'UPDATE', 'state'),
     table('durable_types', 'UPDATE', 'since ended_at backfill_to'),
     table('job_state', 'UPDATE', 'asked_at asked_by retry_at'),
     cancelling,
+    call('cancel_each'),
   ),
 ];
 

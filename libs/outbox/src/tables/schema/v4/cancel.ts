@@ -26,6 +26,8 @@ const refused = 'lock_not_available OR serialization_failure OR deadlock_detecte
  * - 50 ms is all that one waits for a claim that runs.
  * - An older snapshot (REPEATABLE READ) may not show that a row has moved since; the mark alone decides then.
  *
+ * `cancel_each` gives each durable its own mark, where the one of durable 0 is to go.
+ *
  * The shared lock tells back-fills that a cancel is under way, which may not know a durable that registers meanwhile. It
  * is only tried: whoever has it exclusively has registered. (The registration lock itself would keep the relay waiting,
  * behind a registration, for as long as the caller's transaction is open.)
@@ -133,12 +135,26 @@ BEGIN
     late := late || one.late;
   END LOOP;
 END $$;
-REVOKE ALL ON FUNCTION outbox.cancel(uuid), outbox.cancel_unique(text, text, text), outbox.cancel_subject(text, text, text) FROM PUBLIC;
+
+-- In place of the mark for all, which an operator is about to take away for one durable. Whoever may call it can mark nothing else.
+CREATE FUNCTION outbox.cancel_each(ev uuid, but smallint) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE b smallint := outbox.bucket(ev); n int;
+BEGIN
+  INSERT INTO outbox.handled (bucket, event_id, durable, verdict, attempts)
+    SELECT b, ev, du.durable, 'c', 0 FROM outbox.events e CROSS JOIN LATERAL (${meant}) du
+      WHERE e.bucket = b AND e.id = ev AND du.durable <> but AND EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = b AND h.event_id = ev AND h.durable = 0)
+      ORDER BY du.durable ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  RETURN n;
+END $$;
+REVOKE ALL ON FUNCTION outbox.cancel(uuid), outbox.cancel_each(uuid, smallint), outbox.cancel_unique(text, text, text), outbox.cancel_subject(text, text, text) FROM PUBLIC;
 `;
 
 export const cancelDown = `
 DROP FUNCTION IF EXISTS outbox.cancel_subject(text, text, text);
 DROP FUNCTION IF EXISTS outbox.cancel_unique(text, text, text);
+DROP FUNCTION IF EXISTS outbox.cancel_each(uuid, smallint);
 DROP FUNCTION IF EXISTS outbox.cancel(uuid);
 DROP FUNCTION IF EXISTS outbox.due_of(uuid);
 `;
