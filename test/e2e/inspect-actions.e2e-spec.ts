@@ -1,4 +1,4 @@
-import { type DeliveryContext, type OutboxEvent, OutboxInspector } from 'nestjs-outbox';
+import { DeadLetters, type DeliveryContext, type OutboxEvent, OutboxInspector } from 'nestjs-outbox';
 import { eventually, gate } from '../support/eventually.js';
 import { itOfRows } from '../support/of-rows.js';
 import { effect, subscriber, useStage } from '../support/stage.js';
@@ -132,6 +132,8 @@ describe('an operator’s action', () => {
       outcome: 'failed',
       detail: expect.stringMatching(/retired.*revive/),
     });
+    // The older way says so, too, and leaves the letter open.
+    expect(await app.app.get(DeadLetters).retry(id, 'ledger')).toBe(false);
     await stage.database.query(`UPDATE outbox.durables SET state = 'active' WHERE name = 'ledger'`);
     await stage.database.query(`WITH e AS (DELETE FROM outbox.events WHERE id = $1 RETURNING id) SELECT id FROM e`, [
       id,

@@ -52,7 +52,7 @@ export class DeadLetters {
   /**
    * Handles the event again by `durable` alone, from attempt 1. With `#relay`, which no durable can be named, the event
    * goes to the broker again, for all of its durables. Resolves to false when there is no open letter, when another
-   * operator was first, or when the event itself has been forgotten.
+   * operator was first, when the event itself has been forgotten, or when the durable is retired.
    */
   async retry(eventId: string, durable: string): Promise<boolean> {
     if (!isUuid(eventId)) return false;

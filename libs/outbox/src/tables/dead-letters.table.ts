@@ -42,12 +42,12 @@ ORDER BY dead_at, event_id, durable LIMIT $5::int`;
 
 /**
  * Parameters: event id, durable. The letter decides between two operators, whatever they do with it, so it comes before
- * the verdict. Not without a verdict to undo, and only while the event row is there, because nothing runs without it: a
+ * the verdict. Not without a verdict to undo, and only while the event row is there and the durable is active, because nothing runs without them: a
  * letter must not be closed when nothing is delivered again.
  */
 const retrySql = `
 WITH l AS (UPDATE outbox.dead_letters dl SET resolved_at = clock_timestamp(), resolution = 'retried' FROM outbox.durables n
-      WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL AND (n.name = dl.durable OR dl.durable = ANY (n.formerly))
+      WHERE dl.event_id = $1::uuid AND dl.durable = $2::text AND dl.resolved_at IS NULL AND (n.name = dl.durable OR dl.durable = ANY (n.formerly)) AND n.state = 'active'
         AND EXISTS (SELECT 1 FROM outbox.handled h WHERE h.bucket = outbox.bucket($1::uuid) AND h.event_id = $1::uuid AND h.durable = n.id AND h.verdict = 'x')
         AND EXISTS (SELECT 1 FROM outbox.events e WHERE e.bucket = outbox.bucket($1::uuid) AND e.id = $1::uuid) RETURNING n.id AS durable),
 m AS (DELETE FROM outbox.handled h USING l WHERE h.bucket = outbox.bucket($1::uuid) AND h.event_id = $1::uuid AND h.durable = l.durable AND h.verdict = 'x'
