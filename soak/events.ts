@@ -23,6 +23,8 @@ export interface Order {
   readonly how: How;
   /** How long a slow handler takes. */
   readonly ms: number;
+  /** It is published with this unique key; absent where a handler published it. */
+  readonly key?: string;
 }
 
 const shares: readonly (readonly [How, number])[] = [
@@ -32,6 +34,13 @@ const shares: readonly (readonly [How, number])[] = [
   ['poison', 0.004],
   ['hangs', 0.002],
 ];
+
+/** What belongs to nobody is as good as a third tenant. */
+export const tenants = ['acme', 'globex', null] as const;
+
+export const keyOf = (publisher: number, n: number): string => `order:${publisher}:${n}`;
+export const subjectOf = (n: number): string => `customer:${n % 100}`;
+export const tenantOf = (n: number): string | null => tenants[n % tenants.length] ?? null;
 
 /** The n-th order of a publisher; the same in every run with the seed. */
 export function orderOf(seed: number, publisher: number, n: number): Order {

@@ -3,8 +3,10 @@ import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { publishers, workers } from './plan.js';
 import type { SoakReport, SoakTask } from './reports.js';
+import type { Shift } from './shift.js';
 
-export type Role = 'worker' | 'publisher';
+const roles = ['worker', 'publisher', 'operator'] as const;
+export type Role = (typeof roles)[number];
 
 /** A time in which a process did nothing: it was stopped, or it is gone. */
 export interface Absence {
@@ -25,24 +27,27 @@ export class Fleet {
   private readonly goingOn: Promise<void>[] = [];
   private readonly calm = new AbortController();
   /** The roles whose processes are replaced. */
-  private readonly up = new Set<Role>(['worker', 'publisher']);
+  private readonly up = new Set<Role>(roles);
 
   constructor(
     private readonly main: string,
     private readonly task: Omit<SoakTask, 'index'>,
     private readonly note: (line: string) => void,
     private readonly verbose: boolean,
+    operators: number,
   ) {
     const place = (role: Role) => (_: unknown, index: number) => new Place(role, index, this.launch.bind(this));
     this.places = [
       ...Array.from({ length: workers }, place('worker')),
       ...Array.from({ length: publishers }, place('publisher')),
+      // After those that faults happen to: a plan names places by number.
+      ...Array.from({ length: operators }, place('operator')),
     ];
   }
 
   /** Workers first: whoever publishes before the durables are registered publishes for nobody. */
   async start(): Promise<void> {
-    for (const role of ['worker', 'publisher'] as const) {
+    for (const role of roles) {
       for (const place of this.of(role)) place.fill();
       await this.ready(role);
     }
@@ -84,11 +89,18 @@ export class Fleet {
   /** Stops publishing; what the publishers say. */
   async published(): Promise<{ committed: string[]; uncertain: number }> {
     this.up.delete('publisher');
-    const said = await Promise.all(this.of('publisher').map((place) => place.published()));
+    const said = await Promise.all(this.of('publisher').map((place) => place.last('published')));
     return {
       committed: said.flatMap(({ committed }) => committed),
       uncertain: said.reduce((sum, { uncertain }) => sum + uncertain, 0),
     };
+  }
+
+  /** Ends the operator, who resumes all that is paused first; what it did. */
+  async operated(): Promise<Shift | undefined> {
+    this.up.delete('operator');
+    const [operator] = this.of('operator');
+    return (await operator?.last('operated'))?.shift;
   }
 
   async stop(): Promise<void> {
@@ -167,13 +179,14 @@ class Place {
     return () => child?.kill('SIGCONT');
   }
 
-  published(): Promise<Extract<SoakReport, { kind: 'published' }>> {
+  /** Told to stop, it says what it has to say. */
+  last<Kind extends SoakReport['kind']>(kind: Kind): Promise<Extract<SoakReport, { kind: Kind }>> {
     const { child } = this;
     return new Promise((resolve, reject) => {
       child?.on('message', (message: SoakReport) => {
-        if (message.kind === 'published') resolve(message);
+        if (message.kind === kind) resolve(message as Extract<SoakReport, { kind: Kind }>);
       });
-      child?.once('exit', () => reject(new Error(`publisher ${this.index} has ended`)));
+      child?.once('exit', () => reject(new Error(`${this.role} ${this.index} has ended`)));
       child?.send('stop');
     });
   }

@@ -1,5 +1,6 @@
 import 'reflect-metadata';
 import { fileURLToPath } from 'node:url';
+import { operate } from './operator.js';
 import { readOptions } from './options.js';
 import { publish } from './publisher.js';
 import type { SoakTask } from './reports.js';
@@ -43,6 +44,9 @@ switch (process.env['SOAK_PROCESS']) {
     break;
   case 'publisher':
     await publish(task());
+    break;
+  case 'operator':
+    await operate(task());
     break;
   default:
     await coordinate();

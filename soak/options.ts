@@ -11,12 +11,14 @@ export interface SoakOptions {
   readonly eventsPerSecond: number;
   /** What carries first deliveries; a broker is then among what faults happen to. */
   readonly transport: SoakTransport;
+  /** Somebody pauses, resumes, cancels, retries, discards, sends again and looks all the time. */
+  readonly operator: boolean;
   /** Warnings and errors of the processes, on stderr. */
   readonly verbose: boolean;
 }
 
 export const usage =
-  'npm run soak -- [--transport postgres|jetstream] [--minutes n] [--seed n] [--events-per-second n] [--verbose]';
+  'npm run soak -- [--transport postgres|jetstream] [--minutes n] [--seed n] [--events-per-second n] [--operator] [--verbose]';
 
 export function readOptions(args: readonly string[]): SoakOptions {
   const { values } = parseArgs({
@@ -26,6 +28,7 @@ export function readOptions(args: readonly string[]): SoakOptions {
       seed: { type: 'string' },
       transport: { type: 'string', default: 'postgres' },
       'events-per-second': { type: 'string', default: '40' },
+      operator: { type: 'boolean', default: false },
       verbose: { type: 'boolean', default: false },
     },
   });
@@ -34,6 +37,7 @@ export function readOptions(args: readonly string[]): SoakOptions {
     seed: values.seed === undefined ? randomInt(2 ** 32) : wholeNumber('--seed', values.seed),
     eventsPerSecond: positive('--events-per-second', values['events-per-second']),
     transport: transportOf(values.transport),
+    operator: values.operator,
     verbose: values.verbose,
   };
 }

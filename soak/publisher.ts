@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EventPublisher } from 'nestjs-outbox';
 import { DataSource } from 'typeorm';
 import { bootApp } from './app.js';
-import { type Order, orderOf, orderPlaced } from './events.js';
+import { keyOf, type Order, orderOf, orderPlaced, subjectOf, tenantOf } from './events.js';
 import { publishers } from './plan.js';
 import { report, type SoakTask } from './reports.js';
 import { noteSql } from './tables.js';
@@ -59,8 +59,17 @@ class Publishing {
   private async publish(order: Order): Promise<void> {
     try {
       const id = await this.dataSource.transaction(async (manager) => {
-        const options = order.n % delayEvery === 0 ? { delay: '1s' as const } : {};
-        const { id } = await this.publisher.publish(orderPlaced, order, options);
+        const key = keyOf(this.task.index, order.n);
+        await manager.query(`SELECT set_config('app.tenant_id', $1, true)`, [tenantOf(order.n) ?? '']);
+        const { id } = await this.publisher.publish(
+          orderPlaced,
+          { ...order, key },
+          {
+            subject: subjectOf(order.n),
+            unique: { key },
+            ...(order.n % delayEvery === 0 ? { delay: '1s' as const } : {}),
+          },
+        );
         await manager.query(noteSql, [id, orderPlaced, order.how]);
         return id;
       });

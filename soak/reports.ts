@@ -1,9 +1,11 @@
 import type { LoggerService } from '@nestjs/common';
+import type { Shift } from './shift.js';
 
 /** What a process of the soak tells the one that started it. */
 export type SoakReport =
   | { readonly kind: 'ready' }
   | { readonly kind: 'log'; readonly line: string }
+  | { readonly kind: 'operated'; readonly shift: Shift }
   | { readonly kind: 'published'; readonly committed: readonly string[]; readonly uncertain: number };
 
 export function report(message: SoakReport): Promise<void> {

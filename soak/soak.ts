@@ -5,9 +5,11 @@ import { startPostgres } from 'throwaway-postgres';
 import { DataSource } from 'typeorm';
 import { type FaultCounts, Faults, type Targets } from './faults.js';
 import { Fleet } from './fleet.js';
+import { judgeShift, mistakesOf, type OperatorReport, open } from './operator-tally.js';
 import type { SoakOptions } from './options.js';
 import { PatientPool } from './patient-pool.js';
 import { ackWaitMs, faultPlan, type SoakTransport } from './plan.js';
+import type { Shift } from './shift.js';
 import { tablesSql, waitingSql } from './tables.js';
 import { type Counts, count, judgeTicks, missing, readTicks, wrong } from './tally.js';
 
@@ -27,6 +29,8 @@ export interface Result extends Counts {
   readonly exits: number;
   /** Rows that waited still when nothing had moved for long. */
   readonly waiting: number;
+  /** What somebody did meanwhile who pauses, cancels and mends; with that one its `lost` and `twice` count. */
+  readonly operator?: Omit<OperatorReport, 'lines'>;
   readonly jobSlots: number;
   readonly jobsTogether: number;
   readonly jobsBesidePaused: number;
@@ -42,8 +46,10 @@ export async function soak(main: string, options: SoakOptions, signal: AbortSign
   const note = (line: string): void => {
     process.stderr.write(`${((performance.now() - began) / 1_000).toFixed(1).padStart(7)} s  ${line}\n`);
   };
-  const { seed, minutes, transport } = options;
-  note(`seed ${seed}: npm run soak -- --transport ${transport} --seed ${seed} --minutes ${minutes}`);
+  const { seed, minutes, transport, operator } = options;
+  note(
+    `seed ${seed}: npm run soak -- --transport ${transport} --seed ${seed} --minutes ${minutes}${operator ? ' --operator' : ''}`,
+  );
   const closing: (() => Promise<void>)[] = [];
   try {
     const broker = transport === 'jetstream' ? await startNats() : undefined;
@@ -58,6 +64,13 @@ export async function soak(main: string, options: SoakOptions, signal: AbortSign
   }
 }
 
+interface Ended {
+  readonly committed: number;
+  readonly uncertain: number;
+  readonly waiting: number;
+  readonly shift: Shift | undefined;
+}
+
 class Run {
   private readonly fleet: Fleet;
   private readonly faults: Faults;
@@ -69,9 +82,15 @@ class Run {
     private readonly note: (line: string) => void,
     private readonly signal: AbortSignal,
   ) {
-    const { seed, eventsPerSecond, verbose } = options;
+    const { seed, eventsPerSecond, verbose, operator } = options;
     const { server, broker } = stage;
-    this.fleet = new Fleet(main, { url: server.url, natsUrl: broker?.url, seed, eventsPerSecond }, note, verbose);
+    this.fleet = new Fleet(
+      main,
+      { url: server.url, natsUrl: broker?.url, seed, eventsPerSecond },
+      note,
+      verbose,
+      operator ? 1 : 0,
+    );
     this.faults = new Faults({ ...stage, fleet: this.fleet }, note);
   }
 
@@ -87,10 +106,11 @@ class Run {
       await fleet.allGoOn();
       await fleet.ready('worker');
       const { committed, uncertain } = await fleet.published();
+      const shift = await fleet.operated();
       const waiting = await this.drained();
       await fleet.stop();
       const counts = await count(database, committed);
-      return await this.judged(counts, { committed: committed.length, uncertain, waiting }, began);
+      return await this.judged(counts, { committed: committed.length, uncertain, waiting, shift }, began);
     } finally {
       await fleet.allGoOn();
       await fleet.stop();
@@ -99,33 +119,36 @@ class Run {
 
   private async judged(
     counts: Counts,
-    { committed, uncertain, waiting }: { committed: number; uncertain: number; waiting: number },
+    { committed, uncertain, waiting, shift }: Ended,
     began: number,
   ): Promise<Result> {
     const { fleet, options } = this;
-    const { database, broker } = this.stage;
-    const jobs = judgeTicks(await readTicks(database), fleet.deaths, fleet.pauses);
+    const { database } = this.stage;
+    const ticks = await readTicks(database);
+    const jobs = judgeTicks(ticks, fleet.deaths, fleet.pauses);
+    const by = shift && (await judgeShift(database, shift, ticks, fleet.pauses));
     for (const line of jobs.besidePaused) this.note(`beside a paused process: ${line}`);
     const [orders] = await database.rows<{ n: number }>(
       `SELECT count(*)::int AS n FROM notes WHERE type = 'soak.order.placed'`,
     );
-    const { kill, pause: paused, terminate, fast, immediate, broker: ofBroker } = this.faults.counts;
-    const { lost, twice, deadByMistake, unkept, torn, unasked } = counts;
+    const { lost, twice } = by ?? counts;
+    const { deadByMistake, unkept, torn, unasked, events } = counts;
     const mistakes =
       lost + twice + deadByMistake + unkept + torn + unasked + waiting + fleet.exits + jobs.together.length;
-    if (mistakes > 0)
-      for (const line of [...(await wrong(database)), ...jobs.together.slice(0, 20)]) this.note(`wrong: ${line}`);
+    const ok = mistakes + (by ? mistakesOf(by) : 0) === 0;
+    if (!ok)
+      for (const line of [...(by?.lines ?? (await wrong(database))), ...jobs.together.slice(0, 20)])
+        this.note(`wrong: ${line}`);
     return {
-      ok: mistakes === 0 && counts.events > 0 && jobs.slots > 0,
+      ok: ok && events > 0 && jobs.slots > 0,
       transport: options.transport,
       seed: options.seed,
       minutes: options.minutes,
-      ...counts,
+      ...{ ...counts, lost, twice },
+      ...(by && { operator: figuresOf(by) }),
       uncertain,
       uncertainCommitted: (orders?.n ?? 0) - committed,
-      kills: { kill, pause: paused, terminate },
-      restarts: { fast, immediate },
-      ...(broker ? { broker: ofBroker } : {}),
+      ...this.happened(),
       exits: fleet.exits,
       waiting,
       jobSlots: jobs.slots,
@@ -135,15 +158,21 @@ class Run {
     };
   }
 
+  private happened(): Pick<Result, 'kills' | 'restarts' | 'broker'> {
+    const { kill, pause, terminate, fast, immediate, broker } = this.faults.counts;
+    return { kills: { kill, pause, terminate }, restarts: { fast, immediate }, ...(this.stage.broker && { broker }) };
+  }
+
   /** Waits until nothing waits any more; how many rows still do when nothing has changed for long. */
   private async drained(): Promise<number> {
     const { database, broker } = this.stage;
+    const { operator } = this.options;
     let before = '';
     let changed = performance.now();
     for (;;) {
       const [row] = await database.rows<{ queued: number; deliveries: number; effects: number }>(waitingSql);
       const waiting = (row?.queued ?? 0) + (row?.deliveries ?? 0);
-      if (waiting === 0 && (!broker || (await missing(database)) === 0)) break;
+      if (waiting === 0 && (!broker || (await (operator ? open : missing)(database)) === 0)) break;
       if (JSON.stringify(row) !== before) changed = performance.now();
       before = JSON.stringify(row);
       if (performance.now() - changed > patienceMs) return waiting;
@@ -153,6 +182,10 @@ class Run {
     if (broker) await pause(3 * ackWaitMs, undefined, { signal: this.signal });
     return 0;
   }
+}
+
+function figuresOf({ lines: _, ...figures }: OperatorReport): Omit<OperatorReport, 'lines'> {
+  return figures;
 }
 
 async function install(url: string, database: PatientPool): Promise<void> {

@@ -1,10 +1,14 @@
-/** The soak's own tables. Nothing about effects is unique, so that what is done twice is seen twice. */
+/**
+ * The soak's own tables. An effect began with its transaction, which begins with the claim. Nothing about effects is unique, so that what is done twice is seen twice.
+ */
 export const tablesSql = `
 CREATE TABLE notes (event_id uuid NOT NULL, type text NOT NULL, how text NOT NULL);
 CREATE INDEX ON notes (event_id);
-CREATE TABLE effects (event_id uuid NOT NULL, durable text NOT NULL, attempt int, pid int);
+CREATE TABLE effects (event_id uuid NOT NULL, durable text NOT NULL, attempt int, pid int,
+  began timestamptz NOT NULL DEFAULT now());
 CREATE INDEX ON effects (event_id, durable);
-CREATE TABLE ticks (id uuid PRIMARY KEY, slot timestamptz NOT NULL, attempt int, pid int, started timestamptz NOT NULL, ended timestamptz)`;
+CREATE TABLE ticks (id uuid PRIMARY KEY, slot timestamptz NOT NULL, attempt int, pid int, started timestamptz NOT NULL, ended timestamptz);
+CREATE TABLE cancellations (op text NOT NULL, cancelled int NOT NULL)`;
 
 export const noteSql = 'INSERT INTO notes (event_id, type, how) VALUES ($1, $2, $3)';
 export const effectSql = 'INSERT INTO effects (event_id, durable, attempt, pid) VALUES ($1, $2, $3, $4)';
