@@ -18,7 +18,7 @@ export interface SeenEvent extends Record<string, unknown> {
 
 /** What the library may answer while servers go down and sessions are ended; the texts are those of pg and TypeORM. */
 const outage =
-  /terminat|ECONN|EPIPE|Client was closed|connection|timeout exceeded|is not queryable|shutting down|starting up|recovery mode|QueryRunner|not connected/i;
+  /terminat|ECONN|EPIPE|Client was closed|connection|timeout exceeded|is not queryable|shutting down|starting up|recovery mode|Query ?Runner|not connected/i;
 const outageCodes = /^(57P0|08|53300|25006)/;
 
 /** The place where an operator's lanes work, and the record of what they did. */

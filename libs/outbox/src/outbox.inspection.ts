@@ -1,5 +1,6 @@
 import { works } from './boot/boot-check.js';
 import { Actions } from './inspect/actions.js';
+import { actorOf } from './inspect/audit.js';
 import { Canceller } from './inspect/cancelling.js';
 import { Explainer } from './inspect/explain.js';
 import { OutboxHealth } from './inspect/health.service.js';
@@ -46,7 +47,10 @@ export function inspection(
     actions: new Actions(acting),
     pauses: new Pauses(acting),
     periodic: new PeriodicReader(database, jobs, appName()),
-    retire: (durable, options) => durables.retire(durable, options),
+    retire: async (durable, options) => {
+      actorOf(options, appName());
+      return durables.retire(durable, options);
+    },
   });
   const health = new OutboxHealth(
     database,

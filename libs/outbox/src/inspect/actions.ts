@@ -1,9 +1,10 @@
+import { isStorable } from '../core/storable.js';
 import { isUuid } from '../core/uuid.js';
 import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
 import type { ActedRow } from '../tables/actions.table.js';
 import type { ActionParts, ManyOptions, ManyReport, RowOutcome, SendOptions } from './acting.js';
 import { actedOn, discarded, sent } from './action-outcome.js';
-import type { ActionOptions } from './audit.js';
+import { type ActionOptions, actorOf } from './audit.js';
 import { FilteredAction } from './filtered-action.js';
 import type { DeliveryFilter } from './listing.js';
 
@@ -13,11 +14,11 @@ export class Actions {
   /** A dead letter runs again from attempt 1; one that waits for its next attempt runs now. */
   async retry(eventId: string, durable: string, options: ActionOptions = {}): Promise<RowOutcome> {
     if (!isUuid(eventId)) return nothing(eventId, durable);
+    const { by, reason } = actorOf(options, this.parts.who);
+    if (!isStorable(durable))
+      return { eventId, durable, outcome: 'not-found', detail: `there is no durable '${durable}'` };
     const { retry, byKeys } = this.parts.database.actions;
-    const [, { rows }] = await this.parts.database.onPool(
-      byKeys,
-      retry([eventId], [durable], options.by ?? this.parts.who, options.reason ?? null, null),
-    );
+    const [, { rows }] = await this.parts.database.onPool(byKeys, retry([eventId], [durable], by, reason, null));
     return this.told(rows[0], actedOn) ?? nothing(eventId, durable);
   }
 
@@ -49,9 +50,11 @@ export class Actions {
    * Delivers an event to one durable, whether it was meant for it or not, as long as the durable gets events of this
    * type. Throws `UnknownDurableError` when there is no such durable.
    */
-  async send(eventId: string, { to, force = false, by, reason }: SendOptions): Promise<RowOutcome> {
+  async send(eventId: string, { to, force = false, ...options }: SendOptions): Promise<RowOutcome> {
     const { database, who } = this.parts;
     if (!isUuid(eventId)) return nothing(eventId, to);
+    const { by, reason } = actorOf(options, who);
+    if (!isStorable(to)) throw new UnknownDurableError(to, []);
     const [{ rows: found }] = await database.onPool(database.pauses.durable(to));
     if (!found[0]?.found)
       throw new UnknownDurableError(
@@ -60,7 +63,7 @@ export class Actions {
       );
     const [, { rows }] = await database.onPool(
       database.actions.byKeys,
-      database.actions.send(eventId, to, by ?? who, reason ?? null, String(force)),
+      database.actions.send(eventId, to, by, reason, String(force)),
     );
     return this.told(rows[0], sent) ?? nothing(eventId, to);
   }

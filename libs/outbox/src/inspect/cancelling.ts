@@ -1,11 +1,12 @@
 import type { CancelCalls } from '../core/cancel-calls.js';
 import type { Cancelled } from '../core/cancelled.js';
+import { isStorable } from '../core/storable.js';
 import { isUuid } from '../core/uuid.js';
 import { InvalidCancelError } from '../outbox.inspect-errors.js';
 import type { AuditedCancelRow } from '../tables/cancelling.table.js';
 import type { Database } from '../tables/database.js';
 import type { Bound } from '../tables/wire/statement.js';
-import type { ActionOptions } from './audit.js';
+import { type ActionOptions, actorOf } from './audit.js';
 
 /** What is to be cancelled: an event by its id or its unique key, or all of a type about a subject. No tenant: of none. */
 export type CancelQuery =
@@ -39,9 +40,14 @@ export class Canceller {
     return { cancelled: row.cancelled, tooLate: row.too_late };
   }
 
-  private statement(query: CancelQuery, { by, reason, abort }: CancelOptions): Bound<AuditedCancelRow> {
+  private statement(query: CancelQuery, { abort, ...options }: CancelOptions): Bound<AuditedCancelRow> {
     const { byId, byUnique, bySubject } = this.database.cancelling.audited;
-    const rest = [by ?? this.app, JSON.stringify(query), reason ?? null, String(abort ?? false)] as const;
+    const { by, reason } = actorOf(options, this.app);
+    for (const [path, text] of Object.entries(query)) {
+      if (text !== undefined && !(typeof text === 'string' && isStorable(text)))
+        throw new InvalidCancelError(path, 'must be a text without NUL and half characters');
+    }
+    const rest = [by, JSON.stringify(query), reason, String(abort ?? false)] as const;
     if ('id' in query) {
       if (!isUuid(query.id)) throw new InvalidCancelError('id', `'${query.id}' is not the id of an event`);
       return byId(query.id, ...rest);

@@ -1,3 +1,4 @@
+import { isStorable } from '../core/storable.js';
 import type { TransportProblem } from '../core/transport.js';
 import { isUuid } from '../core/uuid.js';
 import type { Database } from '../tables/database.js';
@@ -44,6 +45,8 @@ export class Explainer {
 
   private async find(query: ExplainQuery): Promise<string[]> {
     const { id, subject, unique, type = null, tenantId = null } = query;
+    // Postgres would refuse the question.
+    if ([subject, unique, type, tenantId].some((text) => text != null && !isStorable(text))) return [];
     const { bySubject, byKey } = this.database.explain;
     if (id !== undefined) return isUuid(id) ? [id.toLowerCase()] : [];
     // Postgres holds no text with this character, and refuses the question.

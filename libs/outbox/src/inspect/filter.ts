@@ -1,10 +1,12 @@
 import { didYouMean } from '../core/nearest.js';
+import { isStorable } from '../core/storable.js';
 import { firstUuid, isUuid, uuidFloor } from '../core/uuid.js';
 import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import { matcherOf } from '../tables/durables.table.js';
 import type { Value } from '../tables/wire/statement.js';
 import type { DeliveryFilter } from './delivery-filter.js';
 import { type DeliveryState, deliveryStates } from './delivery-info.js';
+import { momentOf } from './moment.js';
 import type { Place } from './place.js';
 
 /** A filter that was looked through. */
@@ -50,8 +52,9 @@ export function wantedOf(filter: DeliveryFilter): Wanted {
   const { durable = null, tenantId: tenant = null, subject = null, eventId = null, error = null } = filter;
   const states = statesOf(filter.state);
   const matcher = matcherOfType(filter.type);
-  const from = momentOf('from', filter.from);
-  const to = momentOf('to', filter.to);
+  momentOf('from', filter.from);
+  momentOf('to', filter.to);
+  const { from = null, to = null } = filter;
   return { states, durable, matcher, tenant, subject, eventId, error, from, to };
 }
 
@@ -59,8 +62,9 @@ export function wantedOf(filter: DeliveryFilter): Wanted {
 export function vain({ states, durable, tenant, subject, error, eventId }: Wanted): string | undefined {
   if (states.length === 0) return 'no state is asked for';
   if (eventId !== null && !isUuid(eventId)) return `'${eventId}' is no event's id`;
-  // Postgres holds no text with this character.
-  return [durable, tenant, subject, error].some((text) => text?.includes('\0')) ? 'a text holds NUL' : undefined;
+  return [durable, tenant, subject, error].some((text) => text !== null && !isStorable(text))
+    ? 'a text must be one without NUL and half characters'
+    : undefined;
 }
 
 export function limitOf(limit = 100): number {
@@ -89,12 +93,6 @@ function statesOf(state: DeliveryFilter['state']): readonly DeliveryState[] {
     }
   }
   return states;
-}
-
-function momentOf(option: string, moment: Date | undefined): Date | null {
-  if (moment !== undefined && !(moment instanceof Date && !Number.isNaN(moment.getTime())))
-    throw new InvalidQueryError(`'${option}' is no valid date`);
-  return moment ?? null;
 }
 
 /** The parameters of a statement of `InspectListTable` for all of a page's rows; see there. */

@@ -3,6 +3,7 @@ import { InvalidQueryError } from '../outbox.inspect-errors.js';
 import type { ActedRow, FoundRow } from '../tables/actions.table.js';
 import type { Bound, Statement, Value } from '../tables/wire/statement.js';
 import type { ActionParts, ManyOptions, ManyReport, RowOutcome } from './acting.js';
+import { type Actor, actorOf } from './audit.js';
 import { searched, vain, wantedOf } from './filter.js';
 import type { DeliveryFilter } from './listing.js';
 
@@ -27,6 +28,7 @@ export class FilteredAction {
   private readonly rows: RowOutcome[] = [];
   private readonly counts = { matched: 0, done: 0, unchanged: 0, failed: 0 };
   private readonly search: readonly Value[];
+  private readonly actor: Actor;
   private begun: string | undefined;
 
   constructor(
@@ -38,6 +40,10 @@ export class FilteredAction {
     const problem = vain(wanted);
     if (problem) throw new InvalidQueryError(problem);
     this.search = searched(wanted);
+    const { limit = 0 } = options;
+    if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY)))
+      throw new InvalidQueryError(`'limit' is ${limit}: it must be a whole number from 0 on`);
+    this.actor = actorOf(options, parts.who);
   }
 
   report(): ManyReport {
@@ -102,9 +108,9 @@ export class FilteredAction {
   }
 
   private async apply(found: readonly FoundRow[], { apply, outcome }: RowAction): Promise<RowOutcome[]> {
-    const { by, reason } = this.options;
+    const { by, reason } = this.actor;
     const filter = JSON.stringify(this.filter);
-    const rows = await this.one(apply(...keys(found), by ?? this.parts.who, reason ?? null, filter));
+    const rows = await this.one(apply(...keys(found), by, reason, filter));
     return rows.map(outcome);
   }
 

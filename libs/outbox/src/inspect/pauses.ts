@@ -1,8 +1,10 @@
+import { isStorable } from '../core/storable.js';
 import { InvalidQueryError, UnknownDurableError } from '../outbox.inspect-errors.js';
 import { freedAtOnce, type PauseRow } from '../tables/pauses.table.js';
 import type { ActionParts } from './acting.js';
-import type { ActionOptions } from './audit.js';
+import { type ActionOptions, actorOf } from './audit.js';
 import { matcherOfType } from './filter.js';
+import { momentOf } from './moment.js';
 
 /**
  * One of four. `type` may be a pattern. A tenant's pause holds its deliveries; periodic jobs go on, and run for it.
@@ -45,14 +47,15 @@ export class Pauses {
   constructor(private readonly parts: ActionParts) {}
 
   /** Once more for what is paused: reason, end and owner are the new ones, `since` stays. */
-  async pause(given: PauseTarget, { reason, by, until }: PauseOptions = {}): Promise<Pause> {
+  async pause(given: PauseTarget, { until, ...options }: PauseOptions = {}): Promise<Pause> {
+    const { by, reason } = actorOf(options, this.parts.who);
     const { pauses } = this.parts.database;
     if (until !== undefined && Number.isNaN(until.getTime())) throw past();
     const { kind, name, durable, matcher } = await this.target(given);
-    const end = until?.toISOString() ?? null;
+    const end = momentOf('until', until);
     const [, { rows }] = await this.parts.database.onPool(
       pauses.expire(),
-      pauses.begin(kind, name, durable, matcher, reason ?? null, by ?? this.parts.who, end),
+      pauses.begin(kind, name, durable, matcher, reason, by, end),
     );
     const [row] = rows;
     if (!row) throw past();
@@ -61,13 +64,11 @@ export class Pauses {
   }
 
   /** Resolves to false when it was not paused. */
-  async resume(given: PauseTarget, { reason, by }: ActionOptions = {}): Promise<boolean> {
+  async resume(given: PauseTarget, options: ActionOptions = {}): Promise<boolean> {
+    const { by, reason } = actorOf(options, this.parts.who);
     const { pauses } = this.parts.database;
     const { kind, name, durable } = await this.target(given);
-    const [, { rows }] = await this.parts.database.onPool(
-      pauses.expire(),
-      pauses.end(kind, name, durable, by ?? this.parts.who, reason ?? null),
-    );
+    const [, { rows }] = await this.parts.database.onPool(pauses.expire(), pauses.end(kind, name, durable, by, reason));
     for (const { id } of rows) await this.free(id);
     return rows.length > 0;
   }
@@ -104,7 +105,7 @@ export class Pauses {
 
   private async target(given: PauseTarget): Promise<Target> {
     const [[key, name] = [], ...more] = Object.entries(given);
-    if (more.length > 0 || typeof name !== 'string' || name === '' || name.length > nameLength || name.includes('\0'))
+    if (more.length > 0 || typeof name !== 'string' || name === '' || name.length > nameLength || !isStorable(name))
       throw new InvalidQueryError('name one of durable, type, tenantId and job, as a text of at most 256 characters');
     switch (key) {
       case 'durable':

@@ -1,8 +1,9 @@
 import { nearestFirst } from '../core/nearest.js';
+import { isStorable } from '../core/storable.js';
 import { JobPausedError, UnknownJobError } from '../outbox.job-errors.js';
 import type { Database } from '../tables/database.js';
 import type { AskedRow } from '../tables/periodic.table.js';
-import type { ActionOptions } from './audit.js';
+import { type ActionOptions, actorOf } from './audit.js';
 import type { PeriodicInfo } from './periodic-info.js';
 import { type KnownJobs, pauseOf, periodicInfos } from './periodic-rows.js';
 
@@ -44,10 +45,12 @@ export class PeriodicReader {
     return this.ask(job, options);
   }
 
-  private async ask(job: string, { by = this.app, reason }: ActionOptions): Promise<AskedRow | undefined> {
+  private async ask(job: string, options: ActionOptions): Promise<AskedRow | undefined> {
+    const { by, reason } = actorOf(options, this.app);
     const { periodic, notify } = this.database;
+    if (!isStorable(job)) return undefined;
     // Told in the same transaction, once and for all: a command line has gone before a notifier would have its turn.
-    const [{ rows }] = await this.database.onPool(periodic.ask(job, by, reason ?? null), notify('jobs 0'));
+    const [{ rows }] = await this.database.onPool(periodic.ask(job, by, reason), notify('jobs 0'));
     return rows[0];
   }
 

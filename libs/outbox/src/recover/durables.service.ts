@@ -1,3 +1,4 @@
+import { isStorable } from '../core/storable.js';
 import type { Log } from '../core/throttled-log.js';
 import { DurableServedError, SchemaError } from '../outbox.errors.js';
 import type { Database } from '../tables/database.js';
@@ -58,6 +59,7 @@ export class Durables {
   async retire(durable: string, options: RetireOptions = {}): Promise<{ readonly dropped: number }> {
     const { durables } = this.database;
     const type = options.type ?? null;
+    if (!isStorable(durable)) throw new SchemaError(missing(durable, type));
     // Behind the lock that orders registrations and fan-outs: one that does not know of it yet is waited for.
     const [, , { rows }] = await this.database.onPool(
       durables.patience(),
