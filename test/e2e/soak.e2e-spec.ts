@@ -3,7 +3,7 @@ import { orderOf } from '../../soak/events.js';
 import { type Fault, faultPlan } from '../../soak/plan.js';
 import { judgeTicks, type Tick } from '../../soak/tally.js';
 import { eventually } from '../support/eventually.js';
-import { nothingWrong, SoakBench } from '../support/soak.js';
+import { nothingWrong, nothingWrongWithTheOperator, SoakBench } from '../support/soak.js';
 
 describe('the soak', () => {
   const bench = new SoakBench();
@@ -24,6 +24,26 @@ describe('the soak', () => {
     // A plan begins with one fault of each kind.
     for (const n of [kills.kill, kills.pause, restarts.fast, restarts.immediate]) expect(n).toBeGreaterThan(0);
     for (const n of [jobSlots, failed]) expect(n).toBeGreaterThan(0);
+    expect(code).toBe(0);
+  }, 240_000);
+
+  it('neither loses nor repeats anything while somebody pauses, cancels, retries and sends again besides', async () => {
+    const { code, out, errors } = await soak([
+      '--minutes',
+      '0.2',
+      '--seed',
+      '5',
+      '--events-per-second',
+      '20',
+      '--operator',
+    ]);
+    const told = out ? JSON.parse(out) : errors;
+    expect(told).toMatchObject({
+      ...nothingWrong,
+      operator: { ...nothingWrongWithTheOperator, cancelled: expect.any(Number) },
+    });
+    const { actions, reads, pausedSeconds, cancelled } = told.operator;
+    for (const n of [actions.pause, actions.cancel, reads, pausedSeconds, cancelled]) expect(n).toBeGreaterThan(0);
     expect(code).toBe(0);
   }, 240_000);
 

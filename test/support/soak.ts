@@ -23,6 +23,16 @@ export const nothingWrong = {
   jobsTogether: 0,
 } as const;
 
+export const nothingWrongWithTheOperator = {
+  lost: 0,
+  twice: 0,
+  unclear: 0,
+  unaudited: 0,
+  ranPaused: 0,
+  left: 0,
+  surprises: 0,
+} as const;
+
 /** The built soak, in processes of its own. */
 export class SoakBench {
   private running: ChildProcess | undefined;

@@ -21,6 +21,7 @@ describe('an error as an exit code', () => {
     ['no such database', coded('3D000'), exit.unreachable],
     ['a missing privilege', coded('42501'), exit.forbidden],
     ['a missing table', coded('42P01'), exit.schema],
+    ['a role that is to be granted something and is not there', coded('42704'), exit.problem],
     ['anything else', new TypeError('boom'), exit.unexpected],
     ['what is no error', 'boom', exit.unexpected],
   ])('%s', (_, error, code) => {

@@ -34,6 +34,8 @@ export function failureOf(error: unknown): Failure {
       exitCode: exit.schema,
       message: `the outbox schema does not fit: ${textOf(error)}; see npx nestjs-outbox check`,
     };
+  // Of `migrate`, which is the only one that names a role.
+  if (code === '42704') return { exitCode: exit.problem, message: `${textOf(error)}: create it first` };
   if (isUnreachable(error)) return { exitCode: exit.unreachable, message: `no database: ${textOf(error)}` };
   return { exitCode: exit.unexpected, message: `unexpected: ${textOf(error)}` };
 }

@@ -44,6 +44,8 @@ export class MigrateCommand extends OutboxCommand<MigrateOptions> {
     const schema = target.schema ?? 'outbox';
     const to = options.to ?? newestVersion;
     if (to > newestVersion) throw wrongUsage(`--to ${to}: the newest version that is known here is ${newestVersion}`);
+    if (options.from !== undefined && options.from > to)
+      throw wrongUsage(`--from ${options.from} is beyond version ${to}, where it is to end`);
     const grants = outboxSchema.grants({ ...rolesOf(options), schema, to });
     if (!options.sql) return this.apply(options, target, { schema, to, grants });
     const from = options.from ?? (await this.standing(target, schema));
