@@ -31,7 +31,7 @@ const shares: readonly (readonly [How, number])[] = [
   ['fails', 0.05],
   ['slow', 0.04],
   ['follow', 0.1],
-  ['poison', 0.004],
+  ['poison', 0.01],
   ['hangs', 0.002],
 ];
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Desk } from './desk.js';
 import { orderBooked, orderPlaced, tickJob } from './events.js';
 import { cancelling } from './operator/cancelling.js';
-import { looking } from './operator/looking.js';
+import { looking, waiting } from './operator/looking.js';
 import { mending } from './operator/mending.js';
 import { pausing, resumeAll } from './operator/pausing.js';
 import { report, type SoakTask } from './reports.js';
@@ -36,6 +36,7 @@ export async function operate(task: SoakTask): Promise<void> {
     desk.lane('mend', 100, stopped, mending(desk, 5)),
     desk.lane('look', 50, stopped, looking(desk, 6)),
     desk.lane('look', 50, stopped, looking(desk, 7)),
+    desk.lane('wait', 50, stopped, waiting(desk, 8)),
     // An operator's connection ends in the middle of whatever it does.
     desk.lane('end sessions', 3_000, stopped, async () => void (await witness.rows(endSql))),
   ]);

@@ -12,7 +12,7 @@ const filters: readonly DeliveryFilter[] = [
   { type: orderBooked, state: 'discarded', error: 'asked' },
 ];
 
-/** Reads whatever there is to read, and now and then waits for the end of an event. */
+/** Reads whatever there is to read. */
 export function looking(desk: Desk, lane: number): () => Promise<void> {
   const random = desk.random(lane);
   const { inspector } = desk;
@@ -28,7 +28,6 @@ export function looking(desk: Desk, lane: number): () => Promise<void> {
       async () => event && inspector.explain({ id: event.id }),
       async () => event?.subject && inspector.explain({ subject: event.subject }),
       async () => event?.key && inspector.explain({ unique: event.key, type: event.type }),
-      async () => event && wait(desk, event.id, event.type),
     ];
     await pick(looks, random.next())?.();
     desk.reads += 1;
@@ -44,10 +43,19 @@ async function pages(desk: Desk, filter: DeliveryFilter): Promise<void> {
   }
 }
 
+/** Waits for the end of events, several at a time. */
+export function waiting(desk: Desk, lane: number): () => Promise<void> {
+  const random = desk.random(lane);
+  return async () => {
+    const events = await Promise.all([1, 2, 3, 4].map(() => desk.event(random)));
+    await Promise.all(events.map((event) => event && wait(desk, event.id, event.type)));
+  };
+}
+
 /** Whoever is told that an event has ended is told of each of its durables, once. */
 async function wait(desk: Desk, id: string, type: string): Promise<void> {
   try {
-    const ended = await desk.inspector.wait(id, { timeout: '2s' });
+    const ended = await desk.inspector.wait(id, { timeout: '5s' });
     desk.waits += 1;
     const told = ended.map(({ durable }) => durable).sort();
     const meant = subscriptions

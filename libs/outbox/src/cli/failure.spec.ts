@@ -1,3 +1,4 @@
+import { QueryRunnerAlreadyReleasedError } from 'typeorm';
 import { DurableServedError } from '../outbox.errors.js';
 import { wrongUsage } from './cli-error.js';
 import { exit, exitHelp } from './exit-codes.js';
@@ -17,6 +18,11 @@ describe('an error as an exit code', () => {
     ['help that was asked for', coded('commander.helpDisplayed', 'x', { exitCode: 0 }), exit.done],
     ["the library's own", new DurableServedError('ledger'), exit.problem],
     ['a server that is gone', coded('ECONNREFUSED'), exit.unreachable],
+    [
+      'a connection that ended between two statements of a migration',
+      new QueryRunnerAlreadyReleasedError(),
+      exit.unreachable,
+    ],
     ['a wrong password', coded('28P01'), exit.unreachable],
     ['no such database', coded('3D000'), exit.unreachable],
     ['a missing privilege', coded('42501'), exit.forbidden],

@@ -1,3 +1,4 @@
+import { QueryRunnerAlreadyReleasedError } from 'typeorm';
 import { databaseTrouble, errorCode } from '../core/database-errors.js';
 import { CliError } from './cli-error.js';
 import { type ExitCode, exit } from './exit-codes.js';
@@ -36,6 +37,9 @@ export function failureOf(error: unknown): Failure {
     };
   // Of `migrate`, which is the only one that names a role.
   if (code === '42704') return { exitCode: exit.problem, message: `${textOf(error)}: create it first` };
+  // TypeORM takes a runner back whose connection has ended; here nobody else does, so it can mean nothing else.
+  if (error instanceof QueryRunnerAlreadyReleasedError)
+    return { exitCode: exit.unreachable, message: 'no database: the connection has ended' };
   if (isUnreachable(error)) return { exitCode: exit.unreachable, message: `no database: ${textOf(error)}` };
   return { exitCode: exit.unexpected, message: `unexpected: ${textOf(error)}` };
 }
