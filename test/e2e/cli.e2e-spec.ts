@@ -58,6 +58,7 @@ describe('the command line', () => {
       [['status', '--jsn'], /unknown option '--jsn'/],
       [['show'], /missing required argument 'id'/],
       [['status', '--type', 'billing.'], /which is neither a type nor a pattern/],
+      [['migrate', '--sql', '--from', '99'], /--from 99 is beyond version \d+, where it is to end/],
       [['list', '--state', 'retriable'], /none of pending, .* — did you mean 'retryable'\?/],
       [['retry', '--durable', '#relay'], /no terminal to ask on: look with --dry-run, then give --yes/],
     ])('when it is used wrongly: %j', async (args, said) => {

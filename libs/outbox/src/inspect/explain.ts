@@ -50,7 +50,6 @@ export class Explainer {
     const { bySubject, byKey } = this.database.explain;
     if (id !== undefined) return isUuid(id) ? [id.toLowerCase()] : [];
     // Postgres holds no text with this character, and refuses the question.
-    if ([subject, unique, type, tenantId].some((text) => text?.includes('\0'))) return [];
     const found =
       subject !== undefined
         ? bySubject(subject, type, tenantId, mostEvents)
