@@ -49,7 +49,6 @@ export class Explainer {
     if ([subject, unique, type, tenantId].some((text) => text != null && !isStorable(text))) return [];
     const { bySubject, byKey } = this.database.explain;
     if (id !== undefined) return isUuid(id) ? [id.toLowerCase()] : [];
-    // Postgres holds no text with this character, and refuses the question.
     const found =
       subject !== undefined
         ? bySubject(subject, type, tenantId, mostEvents)
