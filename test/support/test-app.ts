@@ -89,8 +89,9 @@ function transport(url: string, schema: OutboxRootOptions['schema']): Pick<Outbo
   const { outboxTransport } = globalThis as { outboxTransport?: string };
   if (outboxTransport === 'memory') return { transport: memory() };
   if (outboxTransport !== 'jetstream') return {};
-  // All apps on one outbox share a stream, and no others do.
-  const stream = [new URL(url).pathname.slice(1), ...(schema?.name === undefined ? [] : [schema.name])].join('_');
+  // All apps on one outbox share a stream, and no others do. Names of streams are short.
+  const database = new URL(url).pathname.slice(1);
+  const stream = schema?.name === undefined ? database : `${database.slice(-12)}_${schema.name}`.slice(0, 32);
   return { transport: jetstream({ servers: natsUrl(), stream, prefix: stream, ackWait: '2s' }) };
 }
 
