@@ -1,4 +1,4 @@
-import { dueOf, queuedSql } from './where-queued.js';
+import { dueOf, queuedOf } from './where-queued.js';
 import { inSchema, statement } from './wire/statement.js';
 
 /** What is known of an event's way, all of one snapshot. Times are milliseconds of the database's clock. */
@@ -194,7 +194,7 @@ SELECT i.id, e.place, e.type, e.tenant_id, e.subject, e.payload, e.headers, ${ms
   (SELECT ${ms('c.started_at')} FROM outbox.handled c WHERE c.bucket = outbox.bucket(i.id) AND c.event_id = i.id AND c.durable = 0) AS cancelled_ms,
   coalesce(l.all, '[]') AS letters, coalesce(d.all, '[]') AS durables
 FROM unnest($1::uuid[]) i(id) CROSS JOIN LATERAL ${eventSql} e
-LEFT JOIN LATERAL ${queuedSql('i.id')} q ON true
+LEFT JOIN LATERAL ${queuedOf('i.id')} q ON true
 LEFT JOIN LATERAL ${lettersSql} l ON true
 LEFT JOIN LATERAL ${durablesSql} d ON true
 ORDER BY i.id DESC`;

@@ -1,4 +1,5 @@
-import { milliseconds, queuedOf } from './inspect-sql.js';
+import { milliseconds } from './inspect-sql.js';
+import { queuedOf } from './where-queued.js';
 import { inSchema, statement } from './wire/statement.js';
 
 export interface EventRow {

@@ -2,7 +2,6 @@ import {
   meant,
   milliseconds,
   open,
-  queuedOf,
   refused,
   rowless,
   runningMessages,
@@ -10,6 +9,7 @@ import {
   unverified,
   unverifiedType,
 } from './inspect-sql.js';
+import { queuedOf } from './where-queued.js';
 import { inSchema, type Statement, statement } from './wire/statement.js';
 
 /** One delivery, as the sources of a list tell it. */

@@ -16,21 +16,6 @@ export const rowless = (id: string, durable: string): string =>
 export const meant = (durable: string, event: string, when = 'true'): string =>
   `EXISTS (SELECT 1 FROM outbox.durable_types y WHERE y.durable = ${durable} AND y.ended_at IS NULL AND ${event}.type LIKE y.matcher AND ${event}.created_at >= y.since AND ${when})`;
 
-/** The due time that an id carries. */
-const dueOf = (id: string): string =>
-  `(timestamptz 'epoch' + (('x' || substr(replace(${id}::text, '-', ''), 1, 12))::bit(48)::bigint) * interval '1 millisecond')`;
-
-/**
- * The rows of the queue of one event, without reading the queue: there is no index on the event, which would be paid for
- * by every publish. A row stands under the due time that its id carries, unless it was refused, or an operator had the
- * relay's letter forwarded again.
- */
-export const queuedOf = (id: string): string => `(
-  SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.due_at >= ${dueOf(id)} AND q.due_at < ${dueOf(id)} + interval '1 millisecond' AND q.event_id = ${id} AND q.attempts = 0
-  UNION ALL SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.event_id = ${id} AND q.attempts > 0
-  UNION ALL SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.dead_letters l, outbox.queue q WHERE l.event_id = ${id} AND l.durable = '#relay' AND l.resolution = 'retried'
-    AND q.due_at >= l.resolved_at - interval '1 second' AND q.due_at >= ${dueOf(id)} + interval '1 millisecond' AND q.event_id = ${id} AND q.attempts = 0)`;
-
 /** What workers said that they run; of each (event, durable) once a worker. */
 export const runningRows = `(SELECT DISTINCT ON (event_id, durable, worker) * FROM outbox.deliveries_running ORDER BY event_id, durable, worker, started_at DESC)`;
 export const runningMessages = `(SELECT DISTINCT ON (event_id, durable) * FROM outbox.deliveries_running ORDER BY event_id, durable, started_at DESC)`;

@@ -1,5 +1,5 @@
 import { relayName } from './queue.table.js';
-import { queuedSql } from './where-queued.js';
+import { queuedOf } from './where-queued.js';
 import { inSchema, statement } from './wire/statement.js';
 
 /** What has become of an event that somebody waits for, in one snapshot. */
@@ -52,6 +52,6 @@ SELECT i.id, (floor(extract(epoch FROM statement_timestamp()) * 1000) - ('x' || 
 FROM unnest($1::uuid[]) i(id)
 LEFT JOIN LATERAL (SELECT v.type, v.created_at, false AS scheduled FROM outbox.events v WHERE v.bucket = outbox.bucket(i.id) AND v.id = i.id
     UNION ALL SELECT s.type, s.created_at, true FROM outbox.scheduled s WHERE s.id = i.id LIMIT 1) e ON true
-LEFT JOIN LATERAL ${queuedSql('i.id')} q ON true
+LEFT JOIN LATERAL ${queuedOf('i.id')} q ON true
 LEFT JOIN LATERAL ${endedSql} d ON true
 LEFT JOIN LATERAL ${openSql} o ON true`;

@@ -9,10 +9,10 @@ export const dueOf = (id: string): string =>
  * the due time, what a broker refused is in an index of its own, and what an operator queued again is due at the moment
  * at which its letter was closed.
  */
-export const queuedSql = (id: string): string => `(
-    SELECT q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.due_at >= ${dueOf(id)} AND q.due_at < ${dueOf(id)} + interval '1 millisecond' AND q.event_id = ${id}
-    UNION ALL SELECT q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.event_id = ${id} AND q.attempts > 0
-    UNION ALL SELECT q.due_at, q.attempts, q.last_error FROM outbox.dead_letters l JOIN outbox.queue q
+export const queuedOf = (id: string): string => `(
+    SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.due_at >= ${dueOf(id)} AND q.due_at < ${dueOf(id)} + interval '1 millisecond' AND q.event_id = ${id}
+    UNION ALL SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.queue q WHERE q.event_id = ${id} AND q.attempts > 0
+    UNION ALL SELECT q.event_id, q.due_at, q.attempts, q.last_error FROM outbox.dead_letters l JOIN outbox.queue q
       ON q.due_at >= l.resolved_at - interval '1 second' AND q.due_at < l.resolved_at + interval '1 second' AND q.event_id = ${id}
       WHERE l.event_id = ${id} AND l.durable = '${relayName}' AND l.resolution = 'retried'
     LIMIT 1)`;

@@ -2,9 +2,9 @@ import { Command } from 'nest-commander';
 import { actor } from '../actor.js';
 import { OutboxCommand } from '../command.js';
 import type { ExitCode } from '../exit-codes.js';
-import { filterOf } from '../filtering.js';
+import { chosen } from '../filtering.js';
 import { actOnMany } from '../many.js';
-import { eventId, knownDurable } from '../named.js';
+import { knownDurable } from '../named.js';
 import {
   type ActingOptions,
   acting,
@@ -17,7 +17,6 @@ import {
   Options,
 } from '../options.js';
 import { discard } from '../render/actions.js';
-import { whichOnes } from './retry.command.js';
 
 type DiscardOptions = CommonOptions & FilterOptions & ManyActionOptions & ActingOptions;
 
@@ -30,9 +29,7 @@ type DiscardOptions = CommonOptions & FilterOptions & ManyActionOptions & Acting
 @Options(filter, many, acting, common)
 export class DiscardCommand extends OutboxCommand<DiscardOptions> {
   protected async answer([given]: readonly string[], options: DiscardOptions): Promise<ExitCode> {
-    const id = given === undefined ? undefined : eventId(given);
-    const filter = filterOf(options, id);
-    if (Object.keys(filter).length === 0) throw whichOnes('discard');
+    const { id, filter } = chosen('discard', given, options);
     const { inspector, durables } = await this.session.open(options);
     if (options.durable !== undefined) await knownDurable(durables, options.durable);
     return actOnMany(this.terminal, {

@@ -1,11 +1,10 @@
 import { Command } from 'nest-commander';
 import { actor } from '../actor.js';
-import { wrongUsage } from '../cli-error.js';
 import { OutboxCommand } from '../command.js';
 import { type ExitCode, exit } from '../exit-codes.js';
-import { filterOf } from '../filtering.js';
+import { chosen } from '../filtering.js';
 import { actOnMany } from '../many.js';
-import { eventId, knownDurable } from '../named.js';
+import { knownDurable } from '../named.js';
 import {
   type ActingOptions,
   acting,
@@ -31,13 +30,12 @@ type RetryOptions = CommonOptions & FilterOptions & ManyActionOptions & ActingOp
 @Options(filter, many, acting, common)
 export class RetryCommand extends OutboxCommand<RetryOptions> {
   protected async answer([given]: readonly string[], options: RetryOptions): Promise<ExitCode> {
-    const id = given === undefined ? undefined : eventId(given);
-    const filter = filterOf(options, id);
-    if (Object.keys(filter).length === 0) throw whichOnes('retry');
+    const { id, filter } = chosen('retry', given, options);
     const connected = await this.session.open(options);
     const { inspector, durables } = connected;
     if (options.durable !== undefined) await knownDurable(durables, options.durable);
-    if (id !== undefined && options.durable !== undefined && !options.dryRun)
+    // With a further filter it may not be meant.
+    if (id !== undefined && options.durable !== undefined && Object.keys(filter).length === 2 && !options.dryRun)
       return this.one(connected, id, options.durable, options);
     return actOnMany(this.terminal, {
       verb: retry,
@@ -54,11 +52,4 @@ export class RetryCommand extends OutboxCommand<RetryOptions> {
     this.say(options, outcome, (outcome) => outcomeText(outcome, retry));
     return outcome.outcome === 'done' ? exit.done : exit.problem;
   }
-}
-
-/** Without any filter everything would match: by mistake, more often than not. */
-export function whichOnes(verb: string): Error {
-  return wrongUsage(
-    `${verb} what? Give an event id, or filters such as --durable and --type; --state discarded stands for all dead letters`,
-  );
 }

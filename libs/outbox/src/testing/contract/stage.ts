@@ -4,6 +4,7 @@ import type { SubscribeOptions } from '../../consume/subscribe.decorator.js';
 import type { OutboxEvent } from '../../core/envelope.js';
 import type { EventPublisher, Published, PublishOptions } from '../../events/event-publisher.js';
 import type { DeliveryInfo, DeliveryState } from '../../inspect/delivery-info.js';
+import { deliveryStates } from '../../inspect/delivery-info.js';
 import type { OutboxInspector } from '../../inspect/inspector.js';
 import type { JobContext } from '../../jobs/job-context.js';
 import { type ProbeApp, type ProbeJob, type ProbeSubscription, until } from '../probe-app.js';
@@ -224,7 +225,11 @@ export class Stage {
 
   /** Its delivery to one durable, as the inspector lists it. */
   async delivery(eventId: string, durable = 'one'): Promise<DeliveryInfo> {
-    const { deliveries } = await this.inspector.list({ eventId, durable: this.durable(durable), state: allStates });
+    const { deliveries } = await this.inspector.list({
+      eventId,
+      durable: this.durable(durable),
+      state: deliveryStates,
+    });
     assert.equal(deliveries.length, 1, `of ${durable} there are ${deliveries.length} deliveries`);
     return deliveries[0] as DeliveryInfo;
   }
@@ -245,15 +250,6 @@ export class Stage {
     return row?.at ?? new Date(Number.NaN);
   }
 }
-
-export const allStates: readonly DeliveryState[] = [
-  'pending',
-  'running',
-  'retryable',
-  'completed',
-  'discarded',
-  'cancelled',
-];
 
 export type CancelQuery = Parameters<OutboxInspector['cancel']>[0];
 export type Cancelled = Awaited<ReturnType<OutboxInspector['cancel']>>;

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
+import { deliveryStates } from '../../inspect/delivery-info.js';
 import { UnrecoverableError } from '../../outbox.errors.js';
 import { occupied } from './cancel.js';
 import type { Crew } from './crew.js';
-import { allStates, type Stage } from './stage.js';
+import type { Stage } from './stage.js';
 
 /** The six states, the same through the inspector's two doors and in the public view. */
 export function states(crew: Crew): void {
@@ -67,13 +68,13 @@ export function states(crew: Crew): void {
 }
 
 /** Waits for the state in the view; list and get then say the same. */
-async function agreed(stage: Stage, id: string, state: (typeof allStates)[number]) {
+async function agreed(stage: Stage, id: string, state: (typeof deliveryStates)[number]) {
   await stage.reaches(id, state);
   const listed = await stage.delivery(id);
   const details = await stage.inspector.get(id);
   assert.equal(listed.state, state);
   assert.deepEqual(details?.deliveries, [listed]);
-  const others = allStates.filter((other) => other !== state);
+  const others = deliveryStates.filter((other) => other !== state);
   assert.deepEqual((await stage.inspector.list({ eventId: id, state: others })).deliveries, []);
   return listed;
 }
