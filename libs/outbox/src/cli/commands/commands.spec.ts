@@ -67,6 +67,25 @@ describe('why', () => {
   });
 });
 
+describe('retry of an event that is named', () => {
+  it('heeds a further filter, and acts on one delivery alone only without', async () => {
+    const filters: unknown[] = [];
+    const one = { eventId: id, durable: 'ledger', outcome: 'done', detail: null };
+    const { session } = sessionOf({
+      retry: async () => one,
+      retryMany: async (filter: unknown) => {
+        filters.push(filter);
+        return { matched: 0, done: 0, unchanged: 0, failed: 0, dryRun: false, rows: [] };
+      },
+    });
+    const command = () => new RetryCommand(new Recorder(), session);
+    await command().run([id], { durable: 'ledger' });
+    expect(filters).toEqual([]);
+    await command().run([id], { durable: 'ledger', error: 'timeout' });
+    expect(filters).toEqual([{ eventId: id, durable: 'ledger', error: 'timeout' }]);
+  });
+});
+
 describe('a durable that is named', () => {
   it('has to be there, or the nearest name is told, or the one it has now', async () => {
     const { session } = sessionOf({});
